@@ -1,0 +1,31 @@
+//! Time: the wall clock for stamps, a monotonic clock for spans.
+
+use std::future::Future;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base::Millis;
+use futures_lite::FutureExt;
+
+/// The wall clock, in milliseconds since 1970.
+pub fn now_ms() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(since.as_millis() as u64)
+}
+
+/// A point on the monotonic clock.
+pub fn instant() -> Instant {
+    Instant::now()
+}
+
+pub async fn sleep(span: Duration) {
+    glommio::timer::sleep(span).await;
+}
+
+/// The future's result, or `None` when it took longer than `span`; it is dropped then.
+pub async fn within<T>(span: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let late = async {
+        sleep(span).await;
+        None
+    };
+    async { Some(future.await) }.or(late).await
+}

@@ -1,0 +1,295 @@
+//! Files and folders: direct files for logs, readable files for sockets and scans, and the calls around them.
+//!
+//! Everything here blocks except where it says otherwise: on a core call it through [`crate::blocking`], or at start.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
+
+use crate::buffer::{BLOCK_BYTES, SlabWriter};
+
+/// Bytes written or read by one call where a whole range is worked through. Larger direct reads than a device's limit
+/// have been seen to hang.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A preallocated file that is written past the page cache.
+#[derive(Debug)]
+pub struct DirectFile {
+    file: File,
+    /// False where the file system refuses direct I/O (tmpfs, some overlays) and the page cache is used after all.
+    direct: bool,
+}
+
+impl DirectFile {
+    /// Makes a new file of `bytes` bytes whose space is reserved. It must not exist yet.
+    pub fn create(path: &Path, bytes: u64) -> io::Result<DirectFile> {
+        let file = DirectFile::open_with(path, OpenOptions::new().read(true).write(true).create_new(true))?;
+        // SAFETY: a plain call on a descriptor that is open.
+        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
+        match code {
+            0 => Ok(file),
+            libc::EOPNOTSUPP | libc::EINVAL => file.file.set_len(bytes).map(|()| file),
+            code => {
+                let _ = std::fs::remove_file(path);
+                Err(io::Error::from_raw_os_error(code))
+            }
+        }
+    }
+
+    pub fn open(path: &Path) -> io::Result<DirectFile> {
+        DirectFile::open_with(path, OpenOptions::new().read(true).write(true))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn open_read_only_for_test(path: &Path) -> io::Result<DirectFile> {
+        DirectFile::open_with(path, OpenOptions::new().read(true))
+    }
+
+    fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<DirectFile> {
+        match options.custom_flags(libc::O_DIRECT).open(path) {
+            Ok(file) => Ok(DirectFile { file, direct: true }),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                // Where direct I/O is refused, some file systems have made the file already.
+                let file = options.custom_flags(0).create_new(false).create(true).truncate(false).open(path)?;
+                Ok(DirectFile { file, direct: false })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Writes zeros over a range of whole blocks, so that its blocks count as written. Makes nothing durable.
+    pub fn zero(&self, start: u64, limit: u64) -> io::Result<()> {
+        let mut zeros = SlabWriter::allocate(PIECE_BYTES)?;
+        zeros.write(PIECE_BYTES, |target| target.fill(0));
+        let zeros = zeros.finish();
+        let mut at = start;
+        while at < limit {
+            let bytes = PIECE_BYTES.min((limit - at) as usize);
+            self.file.write_all_at(&zeros[..bytes], at)?;
+            at += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes content and length durable.
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    pub fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+impl AsRawFd for DirectFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// A file that is only read, through the page cache: what `sendfile` and scans need.
+#[derive(Debug)]
+pub struct ReadFile {
+    file: File,
+}
+
+impl ReadFile {
+    pub fn open(path: &Path) -> io::Result<ReadFile> {
+        Ok(ReadFile { file: File::open(path)? })
+    }
+
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    pub fn read_exact_at(&self, target: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(target, offset)
+    }
+
+    /// Whether all of a range is in the page cache. Does not block.
+    pub fn is_resident(&self, start: u64, limit: u64) -> bool {
+        match cached_pages(self.as_raw_fd(), start, limit) {
+            Some(pages) => pages >= limit.div_ceil(BLOCK_BYTES as u64) - start / BLOCK_BYTES as u64,
+            None => false,
+        }
+    }
+
+    /// Brings a range into the page cache.
+    pub fn load(&self, start: u64, limit: u64) -> io::Result<()> {
+        let mut piece = vec![0; PIECE_BYTES.min((limit - start) as usize)];
+        let mut at = start;
+        let _ = posix_fadvise(&self.file, start as i64, (limit - start) as i64, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+        while at < limit {
+            let bytes = piece.len().min((limit - at) as usize);
+            self.file.read_exact_at(&mut piece[..bytes], at)?;
+            at += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel that a range will not be read again soon.
+    pub fn forget(&self, start: u64, limit: u64) {
+        let _ = posix_fadvise(&self.file, start as i64, (limit - start) as i64, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+    }
+}
+
+impl AsRawFd for ReadFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// A range of a file, to be sent.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    pub file: Arc<ReadFile>,
+    pub start: u64,
+    pub limit: u64,
+}
+
+#[repr(C)]
+struct CachestatRange {
+    start: u64,
+    bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Pages of the range that are in the page cache; `None` where the kernel (before 6.5) cannot tell.
+fn cached_pages(file: RawFd, start: u64, limit: u64) -> Option<u64> {
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let aligned = start / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+    let range = CachestatRange { start: aligned, bytes: limit - aligned };
+    let mut stat = Cachestat::default();
+    // SAFETY: both structures have the kernel's layout and outlive the call.
+    let code = unsafe { libc::syscall(SYS_CACHESTAT, file, &raw const range, &raw mut stat, 0) };
+    (code == 0).then_some(stat.cached)
+}
+
+/// Space of the file system that holds a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Space {
+    pub bytes_total: u64,
+    /// What this process may still use.
+    pub bytes_available: u64,
+}
+
+pub fn space(path: &Path) -> io::Result<Space> {
+    let stat = nix::sys::statvfs::statvfs(path)?;
+    Ok(Space {
+        bytes_total: stat.blocks() * stat.fragment_size(),
+        bytes_available: stat.blocks_available() * stat.fragment_size(),
+    })
+}
+
+/// The name of the file system that holds a path, as far as we know it: for the banner.
+pub fn file_system_name(path: &Path) -> String {
+    let Ok(stat) = nix::sys::statfs::statfs(path) else { return "unknown file system".to_owned() };
+    match stat.filesystem_type().0 {
+        0xef53 => "ext4".to_owned(),
+        0x5846_5342 => "xfs".to_owned(),
+        0x9123_683e => "btrfs".to_owned(),
+        0x0102_1994 => "tmpfs".to_owned(),
+        0x794c_7630 => "overlayfs".to_owned(),
+        0x2fc1_2fc1 => "zfs".to_owned(),
+        other => format!("file system {other:#x}"),
+    }
+}
+
+/// A lock on a path that the process holds until it ends or drops it.
+#[derive(Debug)]
+pub struct FileLock {
+    _lock: Flock<File>,
+}
+
+impl FileLock {
+    /// `None` when another process holds the lock.
+    pub fn try_take(path: &Path) -> io::Result<Option<FileLock>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Some(FileLock { _lock: lock })),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, error)) => Err(error.into()),
+        }
+    }
+}
+
+/// Makes names made, renamed or removed in a folder durable.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// A folder under the system's folder for temporary files, removed when dropped. For tests.
+#[derive(Debug)]
+pub struct TempFolder {
+    path: PathBuf,
+}
+
+impl TempFolder {
+    /// # Panics
+    /// When the folder can't be made.
+    pub fn new(name: &str) -> TempFolder {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ringmq-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder can be made");
+        TempFolder { path }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TempFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn residency_follows_reading_and_forgetting() {
+        let folder = TempFolder::new("file");
+        let path = folder.path().join("data");
+        let direct = DirectFile::create(&path, 1 << 20).expect("created");
+        direct.zero(0, 1 << 20).expect("zeroed");
+        direct.sync_all().expect("synced");
+        let file = ReadFile::open(&path).expect("opened");
+        file.forget(0, 1 << 20);
+        file.load(4096, 70_000).expect("loaded");
+        assert!(file.is_resident(5000, 69_000) || cached_pages(file.as_raw_fd(), 0, 1).is_none());
+        assert_eq!(file.bytes().expect("a length"), 1 << 20);
+        assert!(DirectFile::create(&path, 4096).is_err(), "an existing file is not overwritten");
+    }
+
+    #[test]
+    fn a_lock_is_held_once() {
+        let folder = TempFolder::new("lock");
+        let path = folder.path().join("lock");
+        let held = FileLock::try_take(&path).expect("no error").expect("free");
+        assert!(FileLock::try_take(&path).expect("no error").is_none());
+        drop(held);
+        assert!(FileLock::try_take(&path).expect("no error").is_some());
+    }
+}

@@ -1,0 +1,18 @@
+//! The thin floor under everything that runs: cores, files, sockets, memory and time.
+//!
+//! This is the only crate that names glommio, io-uring, libc or nix, and the only one with `unsafe`. All above it sees
+//! safe values, so that the reactor below can be replaced by a change of this crate alone.
+
+pub mod buffer;
+pub mod clock;
+pub mod core;
+pub mod file;
+pub mod mesh;
+pub mod net;
+pub mod process;
+pub mod ring;
+pub mod sync;
+pub mod table_file;
+mod wake;
+
+pub use self::core::{Cores, Share, blocking, run_here, spawn, spawn_background, yield_if_needed, yield_now};

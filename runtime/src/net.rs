@@ -1,0 +1,279 @@
+//! TCP: listening, receiving into growing buffers, and sending parts of memory and of files without copying them.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr, TcpListener as StdListener};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::rc::Rc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_lite::{AsyncRead, AsyncWrite};
+use glommio::net::{TcpListener, TcpStream};
+
+use crate::buffer::SlabSlice;
+use crate::file::FileRange;
+
+/// Slices given to one vectored write; the kernel's own limit is 1024.
+const SLICES_AT_ONCE: usize = 256;
+/// Bytes of a file that one call sends: bounds how long a core is in it.
+const SENDFILE_BYTES_MAX: usize = 256 << 10;
+/// Bytes that are read out of a file by hand when its socket is full, to wait for room with.
+const PROBE_BYTES: usize = 512;
+
+/// A part of what is to be sent.
+#[derive(Clone, Debug)]
+pub enum Part {
+    Bytes(Bytes),
+    Slab(SlabSlice),
+    File(FileRange),
+}
+
+impl Part {
+    pub fn bytes(&self) -> usize {
+        match self {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Slab(slice) => slice.len(),
+            Part::File(range) => (range.limit - range.start) as usize,
+        }
+    }
+
+    fn memory(&self) -> Option<&[u8]> {
+        match self {
+            Part::Bytes(bytes) => Some(bytes),
+            Part::Slab(slice) => Some(slice),
+            Part::File(_) => None,
+        }
+    }
+
+    /// Leaves out the first `count` bytes.
+    fn advance(&mut self, count: usize) {
+        match self {
+            Part::Bytes(bytes) => bytes.advance(count),
+            Part::Slab(slice) => *slice = slice.slice(count..slice.len()),
+            Part::File(range) => range.start += count as u64,
+        }
+    }
+}
+
+/// A listening socket. Only one process may hold a port: no `SO_REUSEPORT`.
+pub struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// A connection that was accepted and may go to another core.
+#[derive(Debug)]
+pub struct Accepted {
+    socket: OwnedFd,
+}
+
+impl Listener {
+    pub fn bind(address: SocketAddr) -> io::Result<Listener> {
+        let listener = StdListener::bind(address)?;
+        let address = listener.local_addr()?;
+        // SAFETY: the descriptor is open and its ownership passes on.
+        let listener = unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) };
+        Ok(Listener { listener, address })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub async fn accept(&self) -> io::Result<Accepted> {
+        let stream = self.listener.accept().await?;
+        // SAFETY: the stream is open; the duplicate is ours alone.
+        let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream.as_raw_fd()) }.try_clone_to_owned()?;
+        Ok(Accepted { socket })
+    }
+}
+
+/// A connection of this core. Receiving and sending may be awaited at the same time by one task each.
+#[derive(Clone)]
+pub struct Stream {
+    stream: Rc<RefCell<TcpStream>>,
+    socket: RawFd,
+}
+
+impl Stream {
+    pub async fn connect(address: SocketAddr) -> io::Result<Stream> {
+        Stream::new(TcpStream::connect(address).await?)
+    }
+
+    pub fn from_accepted(accepted: Accepted) -> io::Result<Stream> {
+        // SAFETY: the descriptor is open and its ownership passes on.
+        Stream::new(unsafe { TcpStream::from_raw_fd(accepted.socket.into_raw_fd()) })
+    }
+
+    fn new(stream: TcpStream) -> io::Result<Stream> {
+        stream.set_nodelay(true)?;
+        let socket = stream.as_raw_fd();
+        Ok(Stream { stream: Rc::new(RefCell::new(stream)), socket })
+    }
+
+    pub fn peer_address(&self) -> io::Result<SocketAddr> {
+        Ok(self.stream.borrow().peer_addr()?)
+    }
+
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        Ok(self.stream.borrow().local_addr()?)
+    }
+
+    /// Receives at most `bytes_max` bytes behind what the buffer holds. 0: the peer sends no more.
+    pub async fn receive(&self, buffer: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
+        let filled = buffer.len();
+        buffer.resize(filled + bytes_max, 0);
+        let received = poll_fn(|context| {
+            Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut buffer[filled..])
+        })
+        .await;
+        buffer.truncate(filled + *received.as_ref().unwrap_or(&0));
+        received
+    }
+
+    /// Sends all parts in order and takes them out of the queue as they go.
+    pub async fn send(&self, parts: &mut VecDeque<Part>) -> io::Result<()> {
+        while let Some(first) = parts.front() {
+            let sent = match first {
+                Part::File(range) => self.send_file(range),
+                _ => self.send_memory(parts),
+            };
+            match sent {
+                Ok(count) => drop_sent(parts, count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let count = self.send_some(&parts[0]).await?;
+                    drop_sent(parts, count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends both directions; whoever receives or sends sees it.
+    pub fn shut_down(&self) {
+        // SAFETY: the socket is open as long as the stream lives. An error means that the peer was faster.
+        unsafe { libc::shutdown(self.socket, libc::SHUT_RDWR) };
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn shut_down_sending(&self) {
+        let _ = nix::sys::socket::shutdown(self.socket, match Shutdown::Write {
+            Shutdown::Write => nix::sys::socket::Shutdown::Write,
+            Shutdown::Read => nix::sys::socket::Shutdown::Read,
+            Shutdown::Both => nix::sys::socket::Shutdown::Both,
+        });
+    }
+
+    fn send_memory(&self, parts: &VecDeque<Part>) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); SLICES_AT_ONCE];
+        let mut count = 0;
+        let mut more = false;
+        for part in parts {
+            let Some(memory) = part.memory() else {
+                more = true;
+                break;
+            };
+            if count == SLICES_AT_ONCE {
+                break;
+            }
+            slices[count] = IoSlice::new(memory);
+            count += 1;
+        }
+        // SAFETY: a message of zeros is an empty one.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = slices.as_mut_ptr().cast();
+        message.msg_iovlen = count;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        // SAFETY: `IoSlice` has the layout of `iovec`; the slices outlive the call.
+        let sent = unsafe { libc::sendmsg(self.socket, &raw const message, flags) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    }
+
+    fn send_file(&self, range: &FileRange) -> io::Result<usize> {
+        let bytes = SENDFILE_BYTES_MAX.min((range.limit - range.start) as usize);
+        let mut offset = range.start as libc::off_t;
+        // SAFETY: both descriptors are open and the offset outlives the call.
+        let sent = unsafe { libc::sendfile(self.socket, range.file.as_raw_fd(), &raw mut offset, bytes) };
+        match sent {
+            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a file is shorter than a range of it")),
+            sent if sent < 0 => Err(io::Error::last_os_error()),
+            sent => Ok(sent as usize),
+        }
+    }
+
+    /// Waits for room by sending the next few bytes through the reactor.
+    async fn send_some(&self, part: &Part) -> io::Result<usize> {
+        if let Some(memory) = part.memory() {
+            return self.send_bytes(&memory[..PROBE_BYTES.min(memory.len())]).await;
+        }
+        let Part::File(range) = part else { unreachable!("what is not memory is a file") };
+        let mut bytes = [0; PROBE_BYTES];
+        let count = PROBE_BYTES.min((range.limit - range.start) as usize);
+        range.file.read_exact_at(&mut bytes[..count], range.start)?;
+        self.send_bytes(&bytes[..count]).await
+    }
+
+    async fn send_bytes(&self, bytes: &[u8]) -> io::Result<usize> {
+        poll_fn(|context| Pin::new(&mut *self.stream.borrow_mut()).poll_write(context, bytes)).await
+    }
+}
+
+fn drop_sent(parts: &mut VecDeque<Part>, mut count: usize) {
+    while let Some(first) = parts.front_mut() {
+        let bytes = first.bytes();
+        if bytes > count {
+            first.advance(count);
+            return;
+        }
+        count -= bytes;
+        parts.pop_front();
+    }
+    assert!(count == 0, "{count} bytes more were sent than there were");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::SlabWriter;
+    use crate::file::{ReadFile, TempFolder};
+    use std::sync::Arc;
+
+    /// Memory and file parts, far more than a socket takes at once, arrive in order at a reader that starts late.
+    #[test]
+    fn parts_arrive_in_order_through_a_full_socket() {
+        let folder = TempFolder::new("net");
+        let path = folder.path().join("data");
+        let content: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+        std::fs::write(&path, &content).expect("a file");
+        crate::run_here(async move {
+            let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+            let client = Stream::connect(listener.address()).await.expect("connected");
+            let server = Stream::from_accepted(listener.accept().await.expect("accepted")).expect("a stream");
+            let mut slab = SlabWriter::allocate(1 << 20).expect("memory");
+            slab.write(1000, |target| target.copy_from_slice(&content[1_000_000..1_001_000]));
+            let file = Arc::new(ReadFile::open(&path).expect("opened"));
+            let parts: VecDeque<Part> = [
+                Part::Bytes(Bytes::copy_from_slice(&content[..1_000_000])),
+                Part::Slab(slab.slice(0..1000)),
+                Part::File(FileRange { file, start: 1_001_000, limit: 2_999_990 }),
+                Part::Bytes(Bytes::copy_from_slice(&content[2_999_990..])),
+            ]
+            .into();
+            crate::spawn(async move {
+                let mut parts = parts;
+                server.send(&mut parts).await.expect("sent");
+                server.shut_down_sending();
+            });
+            crate::clock::sleep(std::time::Duration::from_millis(50)).await;
+            let mut received = BytesMut::new();
+            while client.receive(&mut received, 64 << 10).await.expect("received") > 0 {}
+            assert!(received[..] == content[..], "{} of {} bytes", received.len(), content.len());
+        })
+        .expect("an executor");
+    }
+}

@@ -1,0 +1,125 @@
+//! Small durable tables: a text that is replaced as a whole and survives a crash at any instant.
+//!
+//! A file holds one line `ringmq-table 1 GENERATION CRC32 BYTES`, then the text. The newest generation is `NAME`, the
+//! one before it `NAME.bak`. A reader takes the newest that is whole; when files are there but none is, that is damage
+//! and an error, never an empty table.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::file::sync_folder;
+
+const MAGIC: &str = "ringmq-table 1";
+
+/// A table's text with its generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    pub generation: u64,
+    pub text: String,
+    /// Set when the newest file was damaged and this is the generation before it.
+    pub fell_back: bool,
+}
+
+/// Reads a table; `None` when it was never written.
+pub fn read(path: &Path) -> io::Result<Option<Stored>> {
+    let backup = backup_path(path);
+    let newest = read_one(path);
+    if let Ok(Some(stored)) = newest {
+        return Ok(Some(stored));
+    }
+    match (newest, read_one(&backup)) {
+        (Ok(None), Ok(None)) => Ok(None),
+        (_, Ok(Some(stored))) => Ok(Some(Stored { fell_back: true, ..stored })),
+        (Err(error), _) | (Ok(None), Err(error)) => Err(error),
+        (Ok(Some(_)), _) => unreachable!("returned above"),
+    }
+}
+
+/// Replaces a table. When this returns, the new text survives a loss of power.
+pub fn write(path: &Path, generation: u64, text: &str) -> io::Result<()> {
+    let folder = path.parent().expect("a table lies in a folder");
+    fs::create_dir_all(folder)?;
+    let fresh = path.with_extension("new");
+    let mut file = File::create(&fresh)?;
+    let crc = crc32(text.as_bytes());
+    file.write_all(format!("{MAGIC} {generation} {crc:08X} {}\n", text.len()).as_bytes())?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    // Only a whole table may become the backup.
+    if let Ok(Some(_)) = read_one(path) {
+        fs::rename(path, backup_path(path))?;
+    }
+    fs::rename(&fresh, path)?;
+    sync_folder(folder)
+}
+
+fn backup_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".bak");
+    PathBuf::from(name)
+}
+
+fn read_one(path: &Path) -> io::Result<Option<Stored>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    parse(&bytes).map(Some).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged: its checksum does not fit", path.display()))
+    })
+}
+
+fn parse(bytes: &[u8]) -> Option<Stored> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let head = std::str::from_utf8(&bytes[..end]).ok()?.strip_prefix(MAGIC)?;
+    let mut words = head.split_ascii_whitespace();
+    let generation = words.next()?.parse().ok()?;
+    let crc = u32::from_str_radix(words.next()?, 16).ok()?;
+    let length: usize = words.next()?.parse().ok()?;
+    let text = bytes.get(end + 1..)?;
+    (text.len() == length && crc32(text) == crc)
+        .then(|| Some(Stored { generation, text: String::from_utf8(text.to_vec()).ok()?, fell_back: false }))?
+}
+
+/// CRC-32 as in zip, bit by bit: tables are small and rarely written.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    !crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::TempFolder;
+
+    #[test]
+    fn the_newest_whole_generation_is_read() {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        assert_eq!(read(&path).expect("no error"), None);
+        write(&path, 1, "one").expect("written");
+        write(&path, 2, "two").expect("written");
+        let stored = read(&path).expect("no error").expect("there");
+        assert_eq!((stored.generation, stored.text.as_str(), stored.fell_back), (2, "two", false));
+        let whole = fs::read(&path).expect("read");
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).expect("cut");
+            let stored = read(&path).expect("no error").expect("the generation before");
+            assert_eq!((stored.generation, stored.fell_back), (1, true), "cut at {cut}");
+        }
+        fs::remove_file(&path).expect("a crash between the two renames");
+        assert_eq!(read(&path).expect("no error").expect("the generation before").generation, 1);
+        fs::write(&path, "nonsense").expect("damaged");
+        fs::remove_file(backup_path(&path)).expect("removed");
+        assert!(read(&path).is_err(), "a damaged table is not an empty one");
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+}

@@ -1,0 +1,78 @@
+//! Waking a core from outside of it: an eventfd which the core's reactor reads.
+//!
+//! Whoever has something for a core publishes it first and rings then. A core that is awake is not rung: it says when
+//! it is about to sleep and looks once more after saying so, so nothing published is missed.
+
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use glommio::io::BufferedFile;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// The bell of one core; shared by all who may ring it.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    event: EventFd,
+    sleeping: AtomicBool,
+}
+
+impl Bell {
+    pub(crate) fn new() -> std::io::Result<Arc<Bell>> {
+        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
+        Ok(Arc::new(Bell { event, sleeping: AtomicBool::new(false) }))
+    }
+
+    /// Wakes the listener if it sleeps. Call after publishing.
+    pub(crate) fn ring(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::SeqCst) {
+            self.event.write(1).expect("an eventfd counter far below its limit takes a write");
+        }
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.event.as_raw_fd()
+    }
+}
+
+/// The core's side of its bell.
+pub(crate) struct Listener {
+    bell: Arc<Bell>,
+    file: BufferedFile,
+}
+
+impl Listener {
+    /// Binds the bell to the reactor of the current core.
+    pub(crate) fn new(bell: Arc<Bell>) -> std::io::Result<Listener> {
+        let file = eventfd_file(bell.raw())?;
+        Ok(Listener { bell, file })
+    }
+
+    /// Waits until the bell rings, unless `idle` says that something was published meanwhile.
+    pub(crate) async fn wait(&self, idle: impl FnOnce() -> bool) {
+        self.bell.sleeping.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !idle() {
+            self.bell.sleeping.store(false, Ordering::SeqCst);
+            return;
+        }
+        read_eventfd(&self.file).await;
+        self.bell.sleeping.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A file over a duplicate of an eventfd, so that the reactor's own reads wait for it.
+pub(crate) fn eventfd_file(event: RawFd) -> std::io::Result<BufferedFile> {
+    // SAFETY: `event` is an open descriptor of the caller for the time of this call; the duplicate is ours alone.
+    let duplicate: OwnedFd = unsafe { std::os::fd::BorrowedFd::borrow_raw(event) }.try_clone_to_owned()?;
+    // SAFETY: the duplicate is open and its ownership passes to the file.
+    Ok(unsafe { BufferedFile::from_raw_fd(duplicate.into_raw_fd()) })
+}
+
+/// Waits until the eventfd was written to, and resets it.
+pub(crate) async fn read_eventfd(file: &BufferedFile) {
+    const COUNTER_BYTES: usize = 8;
+    let read = file.read_at(0, COUNTER_BYTES).await;
+    assert!(read.is_ok_and(|counter| counter.len() == COUNTER_BYTES), "an eventfd read gives its counter");
+}
