@@ -1,0 +1,486 @@
+//! The JSON header encoding: a scanner that copies nothing it need not copy, and a writer of the peer's very form.
+//!
+//! More than a million headers a second pass here on one core, so there is no tree and no string per field. Lenient
+//! as the peer is: any order of keys, unknown keys, numbers in quotes, plain numbers as field values.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::command::{Command, DecodeError, HeaderEncoding, Language};
+use crate::decimal::Decimal;
+use crate::fields::{FIELDS_MAX, Fields, Span};
+use crate::text::Text;
+
+/// Nesting of values that are skipped. A real header has none.
+const DEPTH_MAX: usize = 32;
+const EIGHT_ONES: u64 = 0x0101_0101_0101_0101;
+const EIGHT_TOPS: u64 = 0x8080_8080_8080_8080;
+
+/// Reads a header. The command's body is left empty.
+pub(crate) fn decode(header: Bytes) -> Result<Command, DecodeError> {
+    let text = std::str::from_utf8(&header).map_err(|error| DecodeError::NotText { at: error.valid_up_to() })?;
+    let mut scanner = Scanner { text, bytes: text.as_bytes(), at: 0 };
+    let mut command = Command {
+        code: 0,
+        language: Language::Other,
+        version: 0,
+        opaque: 0,
+        flag: 0,
+        remark: None,
+        fields: Fields::in_frame(header.clone()),
+        body: Bytes::new(),
+        encoding: HeaderEncoding::Json,
+    };
+    scanner.expect(b'{', "the header is no object")?;
+    let mut first = true;
+    while scanner.member_follows(&mut first)? {
+        let key = scanner.raw_string()?;
+        scanner.expect(b':', "a key without a colon")?;
+        scanner.blanks();
+        match key.as_bytes() {
+            b"code" => command.code = scanner.number()?,
+            b"flag" => command.flag = scanner.number()?,
+            b"opaque" => command.opaque = scanner.number()?,
+            b"version" => command.version = scanner.number()?,
+            b"language" => command.language = scanner.language()?,
+            b"extFields" => scanner.fields(&mut command.fields)?,
+            b"remark" => command.remark = scanner.remark(&mut command.fields)?,
+            _ => scanner.skip(0)?,
+        }
+    }
+    scanner.blanks();
+    if scanner.at < scanner.bytes.len() {
+        return Err(scanner.wrong("something follows the object"));
+    }
+    Ok(command)
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn wrong(&self, what: &'static str) -> DecodeError {
+        DecodeError::Json { at: self.at, what }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    #[inline]
+    fn blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    #[inline]
+    fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), DecodeError> {
+        self.blanks();
+        if self.peek() != Some(byte) {
+            return Err(self.wrong(what));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Steps to the next member of an object, or over its end.
+    #[inline]
+    fn member_follows(&mut self, first: &mut bool) -> Result<bool, DecodeError> {
+        self.blanks();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(false);
+        }
+        if !std::mem::take(first) {
+            self.expect(b',', "a comma or the end of the object is missing")?;
+            self.blanks();
+            // A comma before the end of an object is harmless and some writers leave it.
+            if self.peek() == Some(b'}') {
+                self.at += 1;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next quote or backslash from here, eight bytes at a step.
+    #[inline]
+    fn special(&self) -> Option<usize> {
+        let mut at = self.at;
+        while let Some(chunk) = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+            let word = u64::from_le_bytes(*chunk);
+            let quotes = zero_bytes(word ^ (EIGHT_ONES * b'"' as u64));
+            let backslashes = zero_bytes(word ^ (EIGHT_ONES * b'\\' as u64));
+            let found = quotes | backslashes;
+            if found != 0 {
+                return Some(at + (found.trailing_zeros() / 8) as usize);
+            }
+            at += 8;
+        }
+        let rest = self.bytes.get(at..)?;
+        rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|position| at + position)
+    }
+
+    /// A string as it is written, escapes left as they are.
+    fn raw_string(&mut self) -> Result<&'a str, DecodeError> {
+        self.expect(b'"', "a string is missing")?;
+        let start = self.at;
+        loop {
+            let found = self.special().ok_or_else(|| self.wrong("a string does not end"))?;
+            if self.bytes[found] == b'"' {
+                self.at = found + 1;
+                return Ok(&self.text[start..found]);
+            }
+            self.at = found + 2;
+        }
+    }
+
+    /// A string as a span of the header, or of `fields` if it had to be unescaped.
+    #[inline]
+    fn string(&mut self, fields: &mut Fields) -> Result<Span, DecodeError> {
+        self.expect(b'"', "a string is missing")?;
+        let start = self.at;
+        let found = self.special().ok_or_else(|| self.wrong("a string does not end"))?;
+        if self.bytes[found] == b'"' {
+            self.at = found + 1;
+            return Ok(Span::in_frame(start, found - start));
+        }
+        let own_start = fields.own_mut().len();
+        self.unescape(found, fields.own_mut())?;
+        Ok(fields.own_span(own_start))
+    }
+
+    /// Copies a string from here to its end; `found` is its first backslash.
+    fn unescape(&mut self, mut found: usize, own: &mut String) -> Result<(), DecodeError> {
+        own.reserve((self.bytes.len() - self.at).min(512));
+        loop {
+            own.push_str(&self.text[self.at..found]);
+            self.at = found + 1;
+            if self.bytes[found] == b'"' {
+                return Ok(());
+            }
+            let escape = self.peek().ok_or_else(|| self.wrong("a string ends within an escape"))?;
+            self.at += 1;
+            match escape {
+                b'u' => own.push(self.unicode()?),
+                b'n' => own.push('\n'),
+                b't' => own.push('\t'),
+                b'r' => own.push('\r'),
+                b'b' => own.push('\u{8}'),
+                b'f' => own.push('\u{c}'),
+                b'v' => own.push('\u{b}'),
+                b'"' | b'\\' | b'/' | b'\'' => own.push(char::from(escape)),
+                _ => return Err(self.wrong("an unknown escape")),
+            }
+            found = self.special().ok_or_else(|| self.wrong("a string does not end"))?;
+        }
+    }
+
+    /// The character behind `\u`. Half of a surrogate pair alone becomes the replacement character.
+    fn unicode(&mut self) -> Result<char, DecodeError> {
+        let unit = self.hex4()?;
+        if !(0xd800..0xe000).contains(&unit) {
+            return Ok(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        let follows_low = self.bytes.get(self.at..self.at + 2) == Some(b"\\u");
+        if unit < 0xdc00 && follows_low {
+            let back = self.at;
+            self.at += 2;
+            let low = self.hex4()?;
+            if (0xdc00..0xe000).contains(&low) {
+                let joined = 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+                return Ok(char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            self.at = back;
+        }
+        Ok(char::REPLACEMENT_CHARACTER)
+    }
+
+    fn hex4(&mut self) -> Result<u32, DecodeError> {
+        let digits = self.bytes.get(self.at..self.at + 4).ok_or_else(|| self.wrong("an escape is cut"))?;
+        let mut unit = 0;
+        for digit in digits {
+            let digit = char::from(*digit).to_digit(16).ok_or_else(|| self.wrong("an escape without hex digits"))?;
+            unit = unit << 4 | digit;
+        }
+        self.at += 4;
+        Ok(unit)
+    }
+
+    /// A number, quoted or not; `null` is 0.
+    fn number(&mut self) -> Result<i32, DecodeError> {
+        let start = self.at;
+        let digits = match self.peek() {
+            Some(b'"') => self.raw_string()?.as_bytes(),
+            _ => self.literal()?,
+        };
+        let mut digits_left = digits;
+        let negative = digits.first() == Some(&b'-');
+        if negative {
+            digits_left = &digits[1..];
+        }
+        if digits == b"null" {
+            return Ok(0);
+        }
+        let mut number: i64 = 0;
+        for digit in digits_left {
+            if !digit.is_ascii_digit() || number > i64::from(u32::MAX) {
+                return Err(DecodeError::Json { at: start, what: "no 32-bit number" });
+            }
+            number = number * 10 + i64::from(digit - b'0');
+        }
+        let number = if negative { -number } else { number };
+        match i32::try_from(number) {
+            Ok(number) if !digits_left.is_empty() => Ok(number),
+            _ => Err(DecodeError::Json { at: start, what: "no 32-bit number" }),
+        }
+    }
+
+    /// A bare word: number, `true`, `false` or `null`.
+    fn literal(&mut self) -> Result<&'a [u8], DecodeError> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')) {
+            self.at += 1;
+        }
+        if start == self.at {
+            return Err(self.wrong("a value is missing"));
+        }
+        Ok(&self.bytes[start..self.at])
+    }
+
+    fn language(&mut self) -> Result<Language, DecodeError> {
+        match self.peek() {
+            Some(b'"') => self.raw_string().map(Language::from_name),
+            Some(b'n') => self.literal().map(|_| Language::Other),
+            _ => self.number().map(|ordinal| Language::from_ordinal(i64::from(ordinal))),
+        }
+    }
+
+    fn remark(&mut self, fields: &mut Fields) -> Result<Option<Text>, DecodeError> {
+        if self.peek() != Some(b'"') {
+            self.skip(0)?;
+            return Ok(None);
+        }
+        let span = self.string(fields)?;
+        let text = fields.text_of(span);
+        Ok((!text.is_empty()).then_some(text))
+    }
+
+    /// The object of custom fields. A field whose value is `null` is not there.
+    fn fields(&mut self, fields: &mut Fields) -> Result<(), DecodeError> {
+        if self.peek() == Some(b'n') {
+            return self.literal().map(|_| ());
+        }
+        self.expect(b'{', "the custom fields are no object")?;
+        let mut first = true;
+        while self.member_follows(&mut first)? {
+            let name = self.string(fields)?;
+            self.expect(b':', "a field without a colon")?;
+            self.blanks();
+            if self.peek() == Some(b'"') {
+                let value = self.string(fields)?;
+                fields.push_spans(name, value);
+            } else {
+                let start = self.at;
+                self.skip(0)?;
+                if &self.bytes[start..self.at] != b"null" {
+                    fields.push_spans(name, Span::in_frame(start, self.at - start));
+                }
+            }
+            if fields.len() > FIELDS_MAX {
+                return Err(self.wrong("too many custom fields"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps over any value.
+    fn skip(&mut self, depth: usize) -> Result<(), DecodeError> {
+        self.blanks();
+        match self.peek() {
+            Some(b'"') => self.raw_string().map(|_| ()),
+            Some(b'{') => self.skip_members(b'}', depth),
+            Some(b'[') => self.skip_members(b']', depth),
+            _ => self.literal().map(|_| ()),
+        }
+    }
+
+    fn skip_members(&mut self, end: u8, depth: usize) -> Result<(), DecodeError> {
+        if depth == DEPTH_MAX {
+            return Err(self.wrong("values are nested too deeply"));
+        }
+        self.at += 1;
+        loop {
+            self.blanks();
+            match self.peek() {
+                Some(byte) if byte == end => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                // What stands between the members of a skipped value is nobody's business, as long as it ends.
+                Some(b',' | b':') => self.at += 1,
+                _ => self.skip(depth + 1)?,
+            }
+        }
+    }
+}
+
+/// The top bit of each byte of `word` that is zero; bytes above the lowest such one may be marked wrongly.
+#[inline]
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(EIGHT_ONES) & !word & EIGHT_TOPS
+}
+
+/// Appends the header: keys in alphabetical order, absent values left out, no blanks.
+pub(crate) fn encode(command: &Command, out: &mut BytesMut) {
+    out.put_slice(b"{\"code\":");
+    put_number(command.code, out);
+    if !command.fields.is_empty() {
+        let mut before: &[u8] = b",\"extFields\":{\"";
+        for (name, value) in command.fields.iter_bytes() {
+            out.put_slice(before);
+            put_escaped(name, out);
+            out.put_slice(b"\":\"");
+            put_escaped(value, out);
+            before = b"\",\"";
+        }
+        out.put_slice(b"\"}");
+    }
+    out.put_slice(b",\"flag\":");
+    put_number(command.flag, out);
+    out.put_slice(b",\"language\":\"");
+    out.put_slice(command.language.name().as_bytes());
+    out.put_slice(b"\",\"opaque\":");
+    put_number(command.opaque, out);
+    if let Some(remark) = &command.remark {
+        out.put_slice(b",\"remark\":\"");
+        put_escaped(remark.as_bytes(), out);
+        out.put_slice(b"\"");
+    }
+    out.put_slice(b",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":");
+    put_number(command.version, out);
+    out.put_slice(b"}");
+}
+
+fn put_number(number: i32, out: &mut BytesMut) {
+    out.put_slice(Decimal::new(i64::from(number)).as_bytes());
+}
+
+/// Appends UTF-8 bytes, with escapes for quotes, backslashes and control characters.
+fn put_escaped(text: &[u8], out: &mut BytesMut) {
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
+        out.put_slice(&rest[..at]);
+        match rest[at] {
+            b'"' => out.put_slice(b"\\\""),
+            b'\\' => out.put_slice(b"\\\\"),
+            b'\n' => out.put_slice(b"\\n"),
+            b'\r' => out.put_slice(b"\\r"),
+            b'\t' => out.put_slice(b"\\t"),
+            0x8 => out.put_slice(b"\\b"),
+            0xc => out.put_slice(b"\\f"),
+            control => {
+                let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+                out.put_slice(&[b'\\', b'u', b'0', b'0', digit(control >> 4), digit(control & 0xf)]);
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    out.put_slice(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(header: &str) -> Result<Command, DecodeError> {
+        decode(Bytes::copy_from_slice(header.as_bytes()))
+    }
+
+    #[test]
+    fn headers_of_real_clients_are_understood() {
+        let java = decoded(
+            r#"{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":0,"serializeTypeCurrentRPC":"JSON","version":515}"#,
+        )
+        .unwrap();
+        assert_eq!((java.code, java.version, java.language), (105, 515, Language::Java));
+        assert_eq!(java.fields.get("topic"), Some("T"));
+
+        let go = decoded(
+            r#"{"code":10,"language":"GO","version":317,"opaque":-7,"flag":2,"remark":"","extFields":{"properties":"KEYS\u0001k\u0002TAGS\u0001\u0026a\u0002","batch":"false"}}"#,
+        )
+        .unwrap();
+        assert_eq!((go.opaque, go.remark.clone(), go.language), (-7, None, Language::Go));
+        assert_eq!(go.fields.get("properties"), Some("KEYS\u{1}k\u{2}TAGS\u{1}&a\u{2}"));
+    }
+
+    #[test]
+    fn what_the_peer_accepts_is_accepted() {
+        let command = decoded(
+            " { \"version\" : \"317\", \"language\":9, \"x\":[1,{\"y\":[\"]\"]}], \"extFields\":{ \"a\" : 4,\"b\":true ,\"c\":null,\"d\":[1,2],\
+             \"e\\u0041\":\"\\ud83d\\ude00\\ud83dx\\\\\\/\",\"a\":\"5\",}, \"flag\":null, \"remark\":null, \"code\":34}\n",
+        )
+        .unwrap();
+        assert_eq!((command.code, command.version, command.language, command.flag), (34, 317, Language::Go, 0));
+        let fields: Vec<_> = command.fields.iter().collect();
+        assert_eq!(fields, [("a", "4"), ("b", "true"), ("d", "[1,2]"), ("eA", "😀\u{fffd}x\\/"), ("a", "5")]);
+        assert_eq!(command.fields.get("a"), Some("5"));
+        assert!(decoded(r#"{"extFields":null}"#).unwrap().fields.is_empty());
+        assert!(decoded("{}").is_ok());
+    }
+
+    #[test]
+    fn broken_headers_are_refused() {
+        let deep = format!("{{\"x\":{}", "[".repeat(100_000));
+        let many = format!("{{\"extFields\":{{{}}}}}", "\"a\":\"b\",".repeat(FIELDS_MAX + 1));
+        let cases = [
+            "",
+            "null",
+            "[]",
+            "{",
+            "{\"",
+            "{\"code",
+            "{\"code\"",
+            "{\"code\":",
+            "{\"code\":}",
+            "{\"code\":1",
+            "{\"code\":1,",
+            "{\"code\":x}",
+            "{\"code\":1.5}",
+            "{\"code\":2147483648}",
+            "{\"code\":99999999999999999999}",
+            "{\"code\":-}",
+            "{\"code\":1 \"flag\":0}",
+            "{\"code\":1}x",
+            "{\"remark\":\"\\u12\"}",
+            "{\"remark\":\"\\uzzzz\"}",
+            "{\"remark\":\"\\",
+            "{\"remark\":\"\\q\"}",
+            "{\"extFields\":[]}",
+            "{\"extFields\":{\"a\"}}",
+            "{\"x\":[}",
+            &deep,
+            &many,
+        ];
+        for header in cases {
+            assert!(decoded(header).is_err(), "{}", &header[..header.len().min(40)]);
+        }
+    }
+
+    #[test]
+    fn the_writer_escapes_as_the_peer_does() {
+        let mut command = decoded("{}").unwrap().with_remark("\u{1}\u{1f}\"\\\n\t\r\u{8}\u{c}é");
+        command.fields.push("a", "b\u{2}");
+        let mut out = BytesMut::new();
+        encode(&command, &mut out);
+        assert_eq!(
+            std::str::from_utf8(&out).unwrap(),
+            r#"{"code":0,"extFields":{"a":"b\u0002"},"flag":0,"language":"OTHER","opaque":0,"remark":"\u0001\u001f\"\\\n\t\r\b\fé","serializeTypeCurrentRPC":"JSON","version":0}"#
+        );
+        assert_eq!(decode(out.freeze()).unwrap(), command);
+    }
+}

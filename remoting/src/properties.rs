@@ -1,0 +1,212 @@
+//! The properties of a message: names and values in one text.
+//!
+//! `name 0x01 value 0x02 name 0x01 value 0x02 …`. Entries without 0x01, without a name or without a value do not
+//! exist for any reader. Nothing here allocates but the builder and the functions that return a new text.
+
+use crate::fields::ToFieldText;
+
+/// Between a name and its value.
+pub const NAME_END: char = '\u{1}';
+/// Behind a value.
+pub const VALUE_END: char = '\u{2}';
+/// Between the keys of a message within [`KEYS`].
+pub const KEY_SEPARATOR: char = ' ';
+/// The longest text a record can hold; its length is a signed 16-bit number.
+pub const PROPERTIES_BYTES_MAX: usize = i16::MAX as usize;
+
+pub const KEYS: &str = "KEYS";
+pub const TAGS: &str = "TAGS";
+/// "false": the answer need not wait for the disk.
+pub const WAIT_STORE: &str = "WAIT";
+pub const DELAY_LEVEL: &str = "DELAY";
+pub const UNIQUE_KEY: &str = "UNIQ_KEY";
+pub const RETRY_TOPIC: &str = "RETRY_TOPIC";
+pub const REAL_TOPIC: &str = "REAL_TOPIC";
+pub const REAL_QUEUE_ID: &str = "REAL_QID";
+pub const ORIGIN_MESSAGE_ID: &str = "ORIGIN_MESSAGE_ID";
+pub const RECONSUME_TIME: &str = "RECONSUME_TIME";
+pub const MAX_RECONSUME_TIMES: &str = "MAX_RECONSUME_TIMES";
+pub const DLQ_ORIGIN_TOPIC: &str = "DLQ_ORIGIN_TOPIC";
+pub const DLQ_ORIGIN_MESSAGE_ID: &str = "DLQ_ORIGIN_MESSAGE_ID";
+pub const TRANSACTION_PREPARED: &str = "TRAN_MSG";
+pub const PRODUCER_GROUP: &str = "PGROUP";
+pub const TRANSACTION_PREPARED_QUEUE_OFFSET: &str = "TRAN_PREPARED_QUEUE_OFFSET";
+pub const TRANSACTION_ID: &str = "__transactionId__";
+pub const TRANSACTION_CHECK_TIMES: &str = "TRANSACTION_CHECK_TIMES";
+pub const CHECK_IMMUNITY_TIME_SECONDS: &str = "CHECK_IMMUNITY_TIME_IN_SECONDS";
+pub const MIN_OFFSET: &str = "MIN_OFFSET";
+pub const MAX_OFFSET: &str = "MAX_OFFSET";
+pub const CONSUME_START_TIME: &str = "CONSUME_START_TIME";
+pub const MSG_REGION: &str = "MSG_REGION";
+pub const TRACE_ON: &str = "TRACE_ON";
+pub const CLUSTER: &str = "CLUSTER";
+pub const INSTANCE_ID: &str = "INSTANCE_ID";
+pub const CORRELATION_ID: &str = "CORRELATION_ID";
+pub const REPLY_TO_CLIENT: &str = "REPLY_TO_CLIENT";
+pub const TIME_TO_LIVE: &str = "TTL";
+pub const MESSAGE_TYPE: &str = "MSG_TYPE";
+pub const ARRIVE_TIME: &str = "ARRIVE_TIME";
+pub const PUSH_REPLY_TIME: &str = "PUSH_REPLY_TIME";
+pub const SHARDING_KEY: &str = "__SHARDINGKEY";
+pub const TIMER_DELAY_SECONDS: &str = "TIMER_DELAY_SEC";
+pub const TIMER_DELAY_MS: &str = "TIMER_DELAY_MS";
+pub const TIMER_DELIVER_MS: &str = "TIMER_DELIVER_MS";
+pub const TIMER_OUT_MS: &str = "TIMER_OUT_MS";
+pub const TIMER_ENQUEUE_MS: &str = "TIMER_ENQUEUE_MS";
+pub const TIMER_DEQUEUE_MS: &str = "TIMER_DEQUEUE_MS";
+pub const TIMER_ROLL_TIMES: &str = "TIMER_ROLL_TIMES";
+pub const TIMER_DELAY_LEVEL: &str = "TIMER_DELAY_LEVEL";
+pub const TIMER_DELETE_UNIQUE_KEY: &str = "TIMER_DEL_UNIQKEY";
+pub const POP_CHECKPOINT: &str = "POP_CK";
+pub const POP_CHECKPOINT_OFFSET: &str = "POP_CK_OFFSET";
+pub const FIRST_POP_TIME: &str = "1ST_POP_TIME";
+pub const INNER_NUM: &str = "INNER_NUM";
+pub const INNER_BASE: &str = "INNER_BASE";
+pub const INNER_MULTI_DISPATCH: &str = "INNER_MULTI_DISPATCH";
+pub const INNER_MULTI_QUEUE_OFFSET: &str = "INNER_MULTI_QUEUE_OFFSET";
+pub const DUP_INFO: &str = "DUP_INFO";
+pub const EXTEND_UNIQUE_INFO: &str = "EXTEND_UNIQ_INFO";
+pub const CRC32: &str = "__CRC32#";
+pub const BORN_TIMESTAMP: &str = "BORN_TIMESTAMP";
+pub const BORN_HOST: &str = "__BORNHOST";
+
+/// Names and values in the order they are written.
+pub fn parse(properties: &str) -> impl Iterator<Item = (&str, &str)> {
+    entries(properties).filter_map(split_entry)
+}
+
+/// The value of `name`; of several, the last, which is what a reader that fills a map ends up with.
+pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
+    // Backwards, and the name is compared before the entry is taken apart: most entries are somebody else's.
+    properties.rsplit(VALUE_END).find_map(|entry| {
+        let rest = entry.strip_prefix(name)?.strip_prefix(NAME_END)?;
+        split_entry(entry).map(|_| rest)
+    })
+}
+
+/// A copy without the entries of these names and without entries that no reader sees; it ends in 0x02 if anything
+/// is left.
+pub fn without(properties: &str, names: &[&str]) -> String {
+    let mut kept = String::with_capacity(properties.len() + 1);
+    for entry in entries(properties) {
+        if split_entry(entry).is_some_and(|(name, _)| !names.contains(&name)) {
+            kept.push_str(entry);
+            kept.push(VALUE_END);
+        }
+    }
+    kept
+}
+
+/// A copy in which `name` has this value and no other.
+pub fn with(properties: &str, name: &str, value: impl ToFieldText) -> String {
+    let mut builder = Builder { text: without(properties, &[name]) };
+    builder.push(name, value);
+    builder.finish()
+}
+
+/// The keys of a message, each of which can be queried for.
+pub fn keys(properties: &str) -> impl Iterator<Item = &str> {
+    get(properties, KEYS).unwrap_or_default().split(KEY_SEPARATOR).filter(|key| !key.is_empty())
+}
+
+/// Whether a name or a value can be written: it holds neither separator and is not empty.
+pub fn is_writable(text: &str) -> bool {
+    !text.is_empty() && !text.bytes().any(|byte| byte == NAME_END as u8 || byte == VALUE_END as u8)
+}
+
+/// Writes properties.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    text: String,
+}
+
+impl Builder {
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Goes on behind properties that somebody else has written.
+    pub fn from_text(properties: &str, room_bytes: usize) -> Builder {
+        let mut text = String::with_capacity(properties.len() + 1 + room_bytes);
+        text.push_str(properties);
+        if !text.is_empty() && !text.ends_with(VALUE_END) {
+            text.push(VALUE_END);
+        }
+        Builder { text }
+    }
+
+    /// Appends one entry. An earlier entry of that name stays, and is no longer seen.
+    pub fn push(&mut self, name: &str, value: impl ToFieldText) {
+        self.text.push_str(name);
+        self.text.push(NAME_END);
+        value.write_to(&mut self.text);
+        self.text.push(VALUE_END);
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn finish(self) -> String {
+        self.text
+    }
+}
+
+fn entries(properties: &str) -> impl Iterator<Item = &str> {
+    properties.split(VALUE_END)
+}
+
+/// Name and value, unless the entry is one that does not exist. A second 0x01 ends the value.
+fn split_entry(entry: &str) -> Option<(&str, &str)> {
+    let (name, value) = entry.split_once(NAME_END)?;
+    (!name.is_empty() && !value.is_empty()).then_some((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = "KEYS\u{1}k1 k2\u{2}\u{1}x\u{2}bare\u{2}EMPTY\u{1}\u{2}TAGS\u{1}a\u{2}\u{2}TAGS\u{1}b";
+
+    #[test]
+    fn entries_that_do_not_exist_are_skipped() {
+        assert_eq!(parse(SAMPLE).collect::<Vec<_>>(), [("KEYS", "k1 k2"), ("TAGS", "a"), ("TAGS", "b")]);
+        assert_eq!(parse("").count(), 0);
+        assert_eq!(parse("a\u{1}b").collect::<Vec<_>>(), [("a", "b")], "the last 0x02 may be missing");
+    }
+
+    #[test]
+    fn get_agrees_with_parse() {
+        let cases = [
+            ("KEYS", Some("k1 k2")),
+            ("TAGS", Some("b")),
+            ("EMPTY", None),
+            ("bare", None),
+            ("KEY", None),
+            ("", None),
+            ("x", None),
+        ];
+        for (name, value) in cases {
+            assert_eq!(get(SAMPLE, name), value, "{name}");
+            assert_eq!(parse(SAMPLE).filter(|entry| entry.0 == name).last().map(|entry| entry.1), value, "{name}");
+        }
+        assert_eq!(keys(SAMPLE).collect::<Vec<_>>(), ["k1", "k2"]);
+        assert_eq!(keys("KEYS\u{1}  a  b \u{2}").collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn changed_copies_end_in_a_separator() {
+        assert_eq!(without(SAMPLE, &["TAGS"]), "KEYS\u{1}k1 k2\u{2}");
+        assert_eq!(without("", &["TAGS"]), "");
+        assert_eq!(with("a\u{1}b", "c", 7), "a\u{1}b\u{2}c\u{1}7\u{2}");
+        assert_eq!(with("a\u{1}b\u{2}c\u{1}d\u{2}", "a", "x"), "c\u{1}d\u{2}a\u{1}x\u{2}");
+        let mut builder = Builder::from_text("a\u{1}b", 16);
+        builder.push(UNIQUE_KEY, "id");
+        assert_eq!(builder.finish(), "a\u{1}b\u{2}UNIQ_KEY\u{1}id\u{2}");
+    }
+
+    #[test]
+    fn separators_cannot_be_written() {
+        assert!(is_writable("a b") && !is_writable("") && !is_writable("a\u{1}") && !is_writable("\u{2}"));
+    }
+}

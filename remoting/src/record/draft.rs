@@ -1,0 +1,171 @@
+//! Writes a record: everything about it is known before it has a place, and its size does not depend on the place.
+
+use std::net::{IpAddr, SocketAddr};
+
+use base::{PhysicalOffset, QueueId, QueueOffset};
+
+use super::{
+    BODY_BYTES_MAX, CHECKSUM_TAIL_BYTES, FIXED_BYTES, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V1, MAGIC_V2,
+    TOPIC_BYTES_MAX, TOPIC_BYTES_V1_MAX, body_crc, sys_flag, without_tail,
+};
+use crate::properties::{PROPERTIES_BYTES_MAX, VALUE_END};
+
+/// A message that is to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordDraft<'a> {
+    pub topic: &'a str,
+    pub queue_id: QueueId,
+    pub flag: i32,
+    /// The bits that tell the kind of the hosts are set by the encoder.
+    pub sys_flag: i32,
+    pub born_timestamp_ms: i64,
+    pub born_host: SocketAddr,
+    pub store_host: SocketAddr,
+    pub reconsume_times: i32,
+    pub prepared_transaction_offset: i64,
+    pub body: &'a [u8],
+    /// At most [`PROPERTIES_BYTES_MAX`]. A checksum tail copied from another record is dropped.
+    pub properties: &'a str,
+}
+
+/// Where and when a record comes to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub queue_offset: QueueOffset,
+    pub physical_offset: PhysicalOffset,
+    pub store_timestamp_ms: i64,
+}
+
+/// How the properties are stored.
+struct PropertiesPlan<'a> {
+    text: &'a str,
+    separator: bool,
+    tail: bool,
+}
+
+impl<'a> PropertiesPlan<'a> {
+    fn new(properties: &'a str) -> PropertiesPlan<'a> {
+        let text = without_tail(properties);
+        let separator = !text.is_empty() && !text.ends_with(VALUE_END);
+        let tail = text.len() + usize::from(separator) + CHECKSUM_TAIL_BYTES <= PROPERTIES_BYTES_MAX;
+        PropertiesPlan { text, separator: separator && tail, tail }
+    }
+
+    fn bytes(&self) -> usize {
+        self.text.len() + usize::from(self.separator) + if self.tail { CHECKSUM_TAIL_BYTES } else { 0 }
+    }
+}
+
+/// The exact size of the record.
+///
+/// # Panics
+/// When topic, body or properties exceed what a record can hold: the sender was to be refused.
+pub fn record_bytes(draft: &RecordDraft<'_>) -> usize {
+    bytes_with(draft, &PropertiesPlan::new(draft.properties))
+}
+
+fn bytes_with(draft: &RecordDraft<'_>, properties: &PropertiesPlan<'_>) -> usize {
+    let topic_bytes = draft.topic.len();
+    assert!((1..=TOPIC_BYTES_MAX).contains(&topic_bytes), "a topic of {topic_bytes} bytes");
+    assert!(draft.body.len() <= BODY_BYTES_MAX, "a body of {} bytes", draft.body.len());
+    assert!(draft.properties.len() <= PROPERTIES_BYTES_MAX, "properties of {} bytes", draft.properties.len());
+    let host_bytes = |host| if is_v6(host) { HOST_V6_BYTES - HOST_V4_BYTES } else { 0 };
+    FIXED_BYTES
+        + host_bytes(draft.born_host)
+        + host_bytes(draft.store_host)
+        + usize::from(topic_bytes > TOPIC_BYTES_V1_MAX)
+        + draft.body.len()
+        + topic_bytes
+        + properties.bytes()
+}
+
+/// Writes the record, checksums included.
+///
+/// # Panics
+/// When `out` is not [`record_bytes`] long, and as that function.
+pub fn encode(draft: &RecordDraft<'_>, placement: Placement, out: &mut [u8]) {
+    let properties = PropertiesPlan::new(draft.properties);
+    let total_bytes = bytes_with(draft, &properties);
+    assert!(out.len() == total_bytes, "a record of {total_bytes} bytes for a place of {}", out.len());
+    let long_topic = draft.topic.len() > TOPIC_BYTES_V1_MAX;
+    let mut writer = Writer { out, at: 0 };
+    writer.put((total_bytes as u32).to_be_bytes());
+    writer.put(if long_topic { MAGIC_V2 } else { MAGIC_V1 }.to_be_bytes());
+    writer.put(body_crc(draft.body).to_be_bytes());
+    writer.put(draft.queue_id.0.to_be_bytes());
+    writer.put(draft.flag.to_be_bytes());
+    writer.put(placement.queue_offset.0.to_be_bytes());
+    writer.put(placement.physical_offset.0.to_be_bytes());
+    writer.put(sys_flag_with_hosts(draft).to_be_bytes());
+    writer.put(draft.born_timestamp_ms.to_be_bytes());
+    writer.host(draft.born_host);
+    writer.put(placement.store_timestamp_ms.to_be_bytes());
+    writer.host(draft.store_host);
+    writer.put(draft.reconsume_times.to_be_bytes());
+    writer.put(draft.prepared_transaction_offset.to_be_bytes());
+    writer.put((draft.body.len() as u32).to_be_bytes());
+    writer.slice(draft.body);
+    if long_topic {
+        writer.put((draft.topic.len() as u16).to_be_bytes());
+    } else {
+        writer.put([draft.topic.len() as u8]);
+    }
+    writer.slice(draft.topic.as_bytes());
+    writer.put((properties.bytes() as u16).to_be_bytes());
+    writer.slice(properties.text.as_bytes());
+    if properties.separator {
+        writer.put([VALUE_END as u8]);
+    }
+    if properties.tail {
+        let checksum = crc32fast::hash(&writer.out[..writer.at]);
+        writer.put(hex_digits(checksum));
+    }
+    assert!(writer.at == total_bytes, "wrote {} of {total_bytes} bytes", writer.at);
+}
+
+struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.slice(&bytes);
+    }
+
+    fn slice(&mut self, bytes: &[u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    fn host(&mut self, host: SocketAddr) {
+        match host.ip().to_canonical() {
+            IpAddr::V4(ip) => self.put(ip.octets()),
+            IpAddr::V6(ip) => self.put(ip.octets()),
+        }
+        self.put(u32::from(host.port()).to_be_bytes());
+    }
+}
+
+/// An IPv4 address in IPv6 clothes counts as what it is.
+fn is_v6(host: SocketAddr) -> bool {
+    host.ip().to_canonical().is_ipv6()
+}
+
+fn sys_flag_with_hosts(draft: &RecordDraft<'_>) -> i32 {
+    let mut flag = draft.sys_flag & !(sys_flag::BORN_HOST_V6 | sys_flag::STORE_HOST_V6);
+    if is_v6(draft.born_host) {
+        flag |= sys_flag::BORN_HOST_V6;
+    }
+    if is_v6(draft.store_host) {
+        flag |= sys_flag::STORE_HOST_V6;
+    }
+    flag
+}
+
+fn hex_digits(checksum: u32) -> [u8; CHECKSUM_TAIL_BYTES] {
+    std::array::from_fn(|index| {
+        let shift = 4 * (CHECKSUM_TAIL_BYTES - 1 - index);
+        b"0123456789ABCDEF"[(checksum >> shift & 0xf) as usize]
+    })
+}
