@@ -1,0 +1,102 @@
+//! What a connection has still to send: small things are gathered, large ones stay where they are.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use remoting::command::Command;
+use runtime::net::Part;
+
+/// A body up to this size is copied behind its header: cheaper than a slice of its own in a vectored write.
+const COPY_BYTES_MAX: usize = 2048;
+
+#[derive(Default)]
+pub(crate) struct Outbox {
+    parts: VecDeque<Part>,
+    /// Encoded frames behind the last part.
+    gathered: BytesMut,
+    bytes: usize,
+}
+
+impl Outbox {
+    /// Puts a frame in; its body is the command's, followed by the parts.
+    pub(crate) fn push(&mut self, command: &Command, parts: Vec<Part>) {
+        let body_bytes = command.body.len() + parts.iter().map(Part::bytes).sum::<usize>();
+        let before = self.gathered.len();
+        command.encode_header(body_bytes, &mut self.gathered);
+        self.bytes += self.gathered.len() - before + body_bytes;
+        self.push_bytes(&command.body);
+        for part in parts {
+            match part {
+                Part::Bytes(bytes) => self.push_bytes(&bytes),
+                Part::Slab(slice) if slice.len() <= COPY_BYTES_MAX => self.gathered.extend_from_slice(&slice),
+                part => self.push_part(part),
+            }
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Moves all that waits to `target`.
+    pub(crate) fn take(&mut self, target: &mut VecDeque<Part>) -> usize {
+        self.flush_gathered();
+        target.append(&mut self.parts);
+        std::mem::take(&mut self.bytes)
+    }
+
+    fn push_bytes(&mut self, bytes: &Bytes) {
+        if bytes.len() <= COPY_BYTES_MAX {
+            self.gathered.extend_from_slice(bytes);
+        } else {
+            self.push_part(Part::Bytes(bytes.clone()));
+        }
+    }
+
+    fn push_part(&mut self, part: Part) {
+        if part.bytes() > 0 {
+            self.flush_gathered();
+            self.parts.push_back(part);
+        }
+    }
+
+    fn flush_gathered(&mut self) {
+        if !self.gathered.is_empty() {
+            self.parts.push_back(Part::Bytes(self.gathered.split().freeze()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_leave_whole_and_in_order() {
+        let mut outbox = Outbox::default();
+        let large = Bytes::from(vec![7; COPY_BYTES_MAX + 1]);
+        let first = Command::reply(1, 0).with_body(Bytes::from_static(b"small"));
+        let second = Command::reply(2, 0);
+        outbox.push(&first, Vec::new());
+        outbox.push(&second, vec![Part::Bytes(large.clone()), Part::Bytes(Bytes::from_static(b"end"))]);
+        let mut expected = BytesMut::new();
+        first.encode(&mut expected);
+        second.with_body([&large[..], b"end"].concat()).encode(&mut expected);
+        assert_eq!(outbox.bytes(), expected.len());
+        let mut parts = VecDeque::new();
+        assert_eq!(outbox.take(&mut parts), expected.len());
+        let sent: Vec<u8> = parts
+            .iter()
+            .flat_map(|part| match part {
+                Part::Bytes(bytes) => bytes.to_vec(),
+                _ => unreachable!("only memory was put in"),
+            })
+            .collect();
+        assert_eq!(sent, expected);
+        assert!(outbox.is_empty() && parts.len() == 3);
+    }
+}
