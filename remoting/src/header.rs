@@ -2,8 +2,20 @@
 //!
 //! Each header is a struct with `decode(&Fields)`, `encode(&self, &mut Fields)` and `to_fields()`, made by one macro.
 
+pub mod client;
+pub mod connection;
+pub mod consume;
+pub mod consumer_offset;
+pub mod group;
+pub mod namesrv;
 pub mod pull;
+pub mod queue_offset;
 pub mod send;
+pub mod send_back;
+pub mod stats;
+pub mod topic;
+pub mod transaction;
+pub mod view_message;
 
 /// A header: each field has a Rust name, a type, and the rule and name it has on the wire.
 ///
@@ -65,3 +77,6 @@ macro_rules! field_rule {
 }
 
 pub(crate) use {field_rule, header};
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //!
 //! Wrong bytes of others become typed errors; nothing here panics on what came over the wire.
 
+pub mod body;
 pub mod code;
 pub mod command;
 mod command_compact;
@@ -13,8 +14,12 @@ mod decimal;
 pub mod fields;
 pub mod frame;
 pub mod header;
+pub mod json;
+pub mod message_id;
+pub mod name;
 pub mod properties;
 pub mod record;
+pub mod subscription;
 pub mod text;
 
 pub use code::{RequestCode, ResponseCode};

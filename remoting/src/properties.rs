@@ -156,7 +156,7 @@ fn entries(properties: &str) -> impl Iterator<Item = &str> {
     properties.split(VALUE_END)
 }
 
-/// Name and value, unless the entry is one that does not exist. A second 0x01 ends the value.
+/// Name and value, unless the entry is one that does not exist. A second 0x01 belongs to the value.
 fn split_entry(entry: &str) -> Option<(&str, &str)> {
     let (name, value) = entry.split_once(NAME_END)?;
     (!name.is_empty() && !value.is_empty()).then_some((name, value))
