@@ -1,0 +1,226 @@
+//! The requests that the tests need, as frames, and the answers' values.
+
+use std::io;
+
+use serde_json::json;
+
+use crate::connection::Connection;
+use crate::frame::{Frame, bad};
+use crate::now_ms;
+use crate::record::{Record, decode_all};
+
+pub const SEND: i32 = 10;
+pub const PULL: i32 = 11;
+pub const CONSUMER_OFFSET: i32 = 14;
+pub const COMMIT_OFFSET: i32 = 15;
+pub const CREATE_TOPIC: i32 = 17;
+pub const OFFSET_BY_TIME: i32 = 29;
+pub const MAX_OFFSET: i32 = 30;
+pub const MIN_OFFSET: i32 = 31;
+pub const EARLIEST_TIME: i32 = 32;
+pub const HEARTBEAT: i32 = 34;
+pub const ROUTE: i32 = 105;
+pub const SEND_V2: i32 = 310;
+
+pub const CODE_OK: i32 = 0;
+pub const CODE_SYSTEM_ERROR: i32 = 1;
+pub const CODE_BUSY: i32 = 2;
+pub const CODE_NOT_SUPPORTED: i32 = 3;
+pub const CODE_MESSAGE_ILLEGAL: i32 = 13;
+pub const CODE_TOPIC_NOT_EXIST: i32 = 17;
+pub const CODE_PULL_NOT_FOUND: i32 = 19;
+pub const CODE_PULL_OFFSET_MOVED: i32 = 21;
+pub const CODE_NOT_FOUND: i32 = 22;
+pub const CODE_INVALID_PARAMETER: i32 = 29;
+
+/// The bit of a pull's sysFlag that lets the broker hold the pull until a message comes.
+const PULL_MAY_WAIT: u32 = 2;
+/// The bit of a pull's sysFlag that says the subscription is in the request.
+const PULL_HAS_SUBSCRIPTION: u32 = 4;
+
+/// A queue of a topic, as most calls name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Queue {
+    pub topic: String,
+    pub id: u32,
+}
+
+impl Queue {
+    pub fn new(topic: &str, id: u32) -> Queue {
+        Queue { topic: topic.to_owned(), id }
+    }
+}
+
+/// A send with the short field names of SEND_MESSAGE_V2; `properties` is the wire's text.
+pub fn send(queue: &Queue, body: impl Into<Vec<u8>>, properties: &str) -> Frame {
+    Frame::request(SEND_V2)
+        .field("a", "harness-producer")
+        .field("b", &queue.topic)
+        .field("c", "TBW102")
+        .field("d", 4)
+        .field("e", queue.id)
+        .field("f", 0)
+        .field("g", now_ms())
+        .field("h", 0)
+        .field("i", properties)
+        .field("j", 0)
+        .field("k", false)
+        .field("m", false)
+        .body(body)
+}
+
+/// A send with the long field names of SEND_MESSAGE.
+pub fn send_v1(queue: &Queue, body: impl Into<Vec<u8>>) -> Frame {
+    Frame::request(SEND)
+        .field("producerGroup", "harness-producer")
+        .field("topic", &queue.topic)
+        .field("defaultTopic", "TBW102")
+        .field("defaultTopicQueueNums", 4)
+        .field("queueId", queue.id)
+        .field("sysFlag", 0)
+        .field("bornTimestamp", now_ms())
+        .field("flag", 0)
+        .field("properties", "")
+        .field("reconsumeTimes", 0)
+        .field("unitMode", false)
+        .body(body)
+}
+
+/// A pull that carries its subscription and is answered at once, also when there is nothing.
+pub fn pull(group: &str, queue: &Queue, offset: i64, count_max: u32) -> Frame {
+    Frame::request(PULL)
+        .field("consumerGroup", group)
+        .field("topic", &queue.topic)
+        .field("queueId", queue.id)
+        .field("queueOffset", offset)
+        .field("maxMsgNums", count_max)
+        .field("sysFlag", PULL_HAS_SUBSCRIPTION)
+        .field("commitOffset", 0)
+        .field("suspendTimeoutMillis", 0)
+        .field("subscription", "*")
+        .field("subVersion", 0)
+        .field("expressionType", "TAG")
+}
+
+/// A pull that the broker may hold for `wait_ms`.
+pub fn pull_waiting(group: &str, queue: &Queue, offset: i64, wait_ms: u64) -> Frame {
+    pull(group, queue, offset, 32)
+        .field("sysFlag", PULL_HAS_SUBSCRIPTION | PULL_MAY_WAIT)
+        .field("suspendTimeoutMillis", wait_ms)
+}
+
+/// Any of the calls that take a queue and nothing else.
+pub fn about_queue(code: i32, queue: &Queue) -> Frame {
+    Frame::request(code).field("topic", &queue.topic).field("queueId", queue.id)
+}
+
+pub fn offset_by_time(queue: &Queue, time_ms: u64, boundary: &str) -> Frame {
+    about_queue(OFFSET_BY_TIME, queue).field("timestamp", time_ms).field("boundaryType", boundary)
+}
+
+pub fn commit_offset(group: &str, queue: &Queue, offset: u64) -> Frame {
+    about_queue(COMMIT_OFFSET, queue).field("consumerGroup", group).field("commitOffset", offset)
+}
+
+pub fn consumer_offset(group: &str, queue: &Queue) -> Frame {
+    about_queue(CONSUMER_OFFSET, queue).field("consumerGroup", group).field("setZeroIfNotFound", false)
+}
+
+pub fn create_topic(topic: &str, queue_count: u32) -> Frame {
+    Frame::request(CREATE_TOPIC)
+        .field("topic", topic)
+        .field("defaultTopic", "TBW102")
+        .field("readQueueNums", queue_count)
+        .field("writeQueueNums", queue_count)
+        .field("perm", 6)
+        .field("topicFilterType", "SINGLE_TAG")
+        .field("topicSysFlag", 0)
+        .field("order", false)
+}
+
+/// A heartbeat of a pull consumer: makes its group known to the broker.
+pub fn heartbeat(client_id: &str, group: &str) -> Frame {
+    let body = json!({
+        "clientID": client_id, "producerDataSet": [{"groupName": "harness-producer"}],
+        "consumerDataSet": [{
+            "groupName": group, "consumeType": "CONSUME_ACTIVELY", "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": false, "subscriptionDataSet": [],
+        }],
+        "heartbeatFingerprint": 0, "withoutSub": false,
+    });
+    Frame::request(HEARTBEAT).body(body.to_string())
+}
+
+pub fn route(topic: &str) -> Frame {
+    Frame::request(ROUTE).field("topic", topic)
+}
+
+/// What the broker says of a stored message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    pub queue_id: u32,
+    pub queue_offset: u64,
+}
+
+impl Stored {
+    pub fn of(answer: &Frame) -> io::Result<Stored> {
+        if answer.code != CODE_OK {
+            return Err(io::Error::other(format!("send refused with {}: {}", answer.code, answer.remark)));
+        }
+        let unsigned = |n: i64| u64::try_from(n).map_err(|_| bad(format!("negative number in {answer:?}")));
+        Ok(Stored {
+            queue_id: u32::try_from(answer.number("queueId")?).map_err(|_| bad(format!("queue id in {answer:?}")))?,
+            queue_offset: unsigned(answer.number("queueOffset")?)?,
+        })
+    }
+}
+
+/// What a pull brought, with the offsets that every pull answer must carry.
+#[derive(Clone, Debug)]
+pub struct Pulled {
+    pub code: i32,
+    pub next_offset: i64,
+    pub min_offset: i64,
+    pub max_offset: i64,
+    pub records: Vec<Record>,
+}
+
+impl Pulled {
+    pub fn of(answer: &Frame) -> io::Result<Pulled> {
+        if ![0, 19, 20, 21].contains(&answer.code) {
+            return Err(io::Error::other(format!("pull refused with {}: {}", answer.code, answer.remark)));
+        }
+        answer.number("suggestWhichBrokerId")?;
+        Ok(Pulled {
+            code: answer.code,
+            next_offset: answer.number("nextBeginOffset")?,
+            min_offset: answer.number("minOffset")?,
+            max_offset: answer.number("maxOffset")?,
+            records: decode_all(&answer.body)?,
+        })
+    }
+}
+
+/// One offset of a queue: the smallest or the largest.
+pub fn offset_of(connection: &mut Connection, code: i32, queue: &Queue) -> io::Result<i64> {
+    connection.call_ok(&about_queue(code, queue))?.number("offset")
+}
+
+/// Reads a queue from `start` until the broker has no more.
+pub fn read_queue(connection: &mut Connection, queue: &Queue, start: i64) -> io::Result<Vec<Record>> {
+    let mut records = Vec::new();
+    let mut offset = start;
+    loop {
+        let pulled = Pulled::of(&connection.call(&pull("harness-reader", queue, offset, 32))?)?;
+        match pulled.code {
+            0 => records.extend(pulled.records),
+            19 => return Ok(records),
+            20 => {}
+            code => return Err(bad(format!("{code} at {offset} of {queue:?}: {pulled:?}"))),
+        }
+        if pulled.next_offset <= offset {
+            return Err(bad(format!("a pull at {offset} of {queue:?} leads back to {}", pulled.next_offset)));
+        }
+        offset = pulled.next_offset;
+    }
+}
