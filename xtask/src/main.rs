@@ -1,0 +1,80 @@
+//! `cargo xtask COMMAND`: everything that is run on the sources, and nothing that ships.
+
+mod clients;
+mod steps;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use steps::Steps;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  ci                    format, clippy, tidy, build, all Rust tests, then the scripted tests (short)
+  test [--quick]        only the tests; --quick leaves out the scripted ones
+  tidy                  dependency direction, file sizes, unfinished code, locks, paths
+  kill9 [--rounds N] [--seed N] [--flush sync|async|both] [--release]
+                        kill -9 under load, again and again (default 50 rounds of each flush mode)
+  clients [--only java|go]
+                        the official Java and Go clients against a broker of their own";
+
+/// Rounds of kill -9 for a run by hand; the tests themselves do a few.
+const KILL9_ROUNDS: &str = "50";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut steps = Steps::new(root());
+    let result = match words.as_slice() {
+        ["ci"] => ci(&mut steps),
+        ["test"] => test(&mut steps, true),
+        ["test", "--quick"] => test(&mut steps, false),
+        ["tidy"] => steps.check("tidy", tidy::check),
+        ["kill9", rest @ ..] => kill9(&mut steps, rest),
+        ["clients", rest @ ..] => clients::run(&mut steps, rest),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    steps.summary();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace: the folder above this crate.
+fn root() -> PathBuf {
+    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+/// All of it. The first failure ends the run: what comes later would only repeat it.
+fn ci(steps: &mut Steps) -> Result<(), String> {
+    steps.run("format", "cargo", &["fmt", "--all", "--check"])?;
+    steps.check("tidy", tidy::check)?;
+    steps.run("clippy", "cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    test(steps, true)
+}
+
+fn test(steps: &mut Steps, scripted: bool) -> Result<(), String> {
+    steps.run("build", "cargo", &["build", "--workspace", "--bins"])?;
+    steps.run("tests", "cargo", &["test", "--workspace"])?;
+    if scripted { clients::run(steps, &[]) } else { Ok(()) }
+}
+
+fn kill9(steps: &mut Steps, rest: &[&str]) -> Result<(), String> {
+    let release = rest.contains(&"--release");
+    let profile: &[&str] = if release { &["--release"] } else { &[] };
+    let mut arguments = vec!["run", "--quiet", "--package", "ringmq-tests", "--bin", "kill9"];
+    arguments.extend(profile);
+    arguments.extend(["--", "--rounds", KILL9_ROUNDS]);
+    // A number of rounds given by hand comes later and wins.
+    arguments.extend(rest.iter().filter(|argument| **argument != "--release"));
+    steps.run("kill9", "cargo", &arguments)
+}
