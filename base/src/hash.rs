@@ -10,8 +10,9 @@ pub fn java_string_hash(text: &str) -> i32 {
 
 /// FNV-1a, 64 bits, with a final mix: decides for the life of a store which log holds a queue.
 pub fn stable_hash(text: &str) -> u64 {
-    let hash =
-        text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed ^ (mixed >> 33)
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use base::CoreId;
 use glommio::{
-    ExecutorJoinHandle, Latency, LocalExecutorBuilder, Placement, PoolPlacement, Shares, TaskQueueHandle,
-    executor, spawn_local_into,
+    ExecutorJoinHandle, Latency, LocalExecutorBuilder, Placement, PoolPlacement, Shares, TaskQueueHandle, executor,
+    spawn_local_into,
 };
 
 /// How long one task may run while others wait. Also bounds how late a wake from another core is seen.
@@ -44,22 +44,23 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Starts `count` cores. Each is pinned to the CPU of its number where there are enough CPUs, and runs the future
-    /// that `main` makes for it to its end.
-    pub fn start<F, Made>(count: u16, name: &str, main: F) -> std::io::Result<Cores>
+    /// Starts a core for each seed. Each is pinned to the CPU of its number where there are enough CPUs, and runs the
+    /// future that `main` makes of its seed to its end.
+    pub fn start<Seed, F, Made>(seeds: Vec<Seed>, name: &str, main: F) -> std::io::Result<Cores>
     where
-        F: Fn(CoreId) -> Made + Clone + Send + 'static,
+        Seed: Send + 'static,
+        F: Fn(CoreId, Seed) -> Made + Clone + Send + 'static,
         Made: Future<Output = ()> + 'static,
     {
-        assert!(count > 0, "a process needs at least one core");
+        assert!(!seeds.is_empty(), "a process needs at least one core");
         let cpus = std::thread::available_parallelism()?.get();
+        let enough = seeds.len() <= cpus;
         let mut threads = Vec::new();
-        for core in 0..count {
-            let placement =
-                if usize::from(count) <= cpus { Placement::Fixed(usize::from(core)) } else { Placement::Unbound };
+        for (core, seed) in seeds.into_iter().enumerate() {
+            let placement = if enough { Placement::Fixed(core) } else { Placement::Unbound };
             let main = main.clone();
             let thread = builder(placement, &format!("{name}-{core}"))
-                .spawn(move || async move { run_main(main(CoreId(core))).await })
+                .spawn(move || async move { run_main(main(CoreId(core as u16), seed)).await })
                 .map_err(|error| std::io::Error::other(format!("core {core} does not start: {error}")))?;
             threads.push(thread);
         }
@@ -83,7 +84,10 @@ pub fn run_here<T: 'static>(future: impl Future<Output = T> + 'static) -> std::i
 }
 
 /// A plain thread, for work that is not a core's.
-pub fn thread<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> std::io::Result<JoinHandle<T>> {
+pub fn thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work)
 }
 

@@ -127,7 +127,8 @@ impl ReadFile {
     pub fn load(&self, start: u64, limit: u64) -> io::Result<()> {
         let mut piece = vec![0; PIECE_BYTES.min((limit - start) as usize)];
         let mut at = start;
-        let _ = posix_fadvise(&self.file, start as i64, (limit - start) as i64, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+        let _ =
+            posix_fadvise(&self.file, start as i64, (limit - start) as i64, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
         while at < limit {
             let bytes = piece.len().min((limit - at) as usize);
             self.file.read_exact_at(&mut piece[..bytes], at)?;
@@ -138,7 +139,8 @@ impl ReadFile {
 
     /// Tells the kernel that a range will not be read again soon.
     pub fn forget(&self, start: u64, limit: u64) {
-        let _ = posix_fadvise(&self.file, start as i64, (limit - start) as i64, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+        let _ =
+            posix_fadvise(&self.file, start as i64, (limit - start) as i64, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     }
 }
 

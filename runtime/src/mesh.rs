@@ -153,7 +153,10 @@ impl<M: Send + 'static> Mesh<M> {
 
     fn nothing_to_do(&self) -> bool {
         let held_back = self.held_back.borrow();
-        let room = held_back.iter().zip(&self.end.lanes_out).any(|(waiting, lane)| !waiting.is_empty() && !lane.parcels.is_full());
+        let room = held_back
+            .iter()
+            .zip(&self.end.lanes_out)
+            .any(|(waiting, lane)| !waiting.is_empty() && !lane.parcels.is_full());
         !room && self.end.lanes_in.iter().all(|lane| lane.parcels.is_empty())
     }
 }
@@ -173,41 +176,36 @@ mod tests {
     use crate::Cores;
     use crate::sync::Notify;
     use std::cell::Cell;
-    use std::sync::Mutex;
 
     /// Each core floods the other far beyond a lane's length; all parcels arrive, in order, on both sides.
     #[test]
     fn flooded_lanes_lose_nothing_and_keep_order() {
         const PARCELS: u64 = 50_000;
-        let ends = Arc::new(Mutex::new(ends::<u64>(2).expect("bells").into_iter().map(Some).collect::<Vec<_>>()));
-        let cores = Cores::start(2, "mesh", move |core| {
-            let end = ends.lock().expect("unpoisoned")[usize::from(core.0)].take().expect("one end a core");
-            async move {
-                let mesh = end.join();
-                let peer = CoreId(1 - core.0);
-                let next = Rc::new(Cell::new(0));
-                let done = Rc::new(Notify::new());
-                let (seen, all) = (next.clone(), done.clone());
-                let inbox = mesh.clone();
-                crate::spawn(async move {
-                    let handle = move |from, number| {
-                        assert_eq!((from, number), (peer, seen.get()));
-                        seen.set(number + 1);
-                        if number + 1 == PARCELS {
-                            all.notify();
-                        }
-                    };
-                    inbox.run(handle).await.expect("a bell");
-                });
-                for number in 0..PARCELS {
-                    mesh.send(peer, number);
-                    if number % 5000 == 0 {
-                        crate::yield_now().await;
+        let cores = Cores::start(ends::<u64>(2).expect("bells"), "mesh", move |core, end| async move {
+            let mesh = end.join();
+            let peer = CoreId(1 - core.0);
+            let next = Rc::new(Cell::new(0));
+            let done = Rc::new(Notify::new());
+            let (seen, all) = (next.clone(), done.clone());
+            let inbox = mesh.clone();
+            crate::spawn(async move {
+                let handle = move |from, number| {
+                    assert_eq!((from, number), (peer, seen.get()));
+                    seen.set(number + 1);
+                    if number + 1 == PARCELS {
+                        all.notify();
                     }
+                };
+                inbox.run(handle).await.expect("a bell");
+            });
+            for number in 0..PARCELS {
+                mesh.send(peer, number);
+                if number % 5000 == 0 {
+                    crate::yield_now().await;
                 }
-                while next.get() < PARCELS || mesh.held_back() > 0 {
-                    let _ = crate::clock::within(std::time::Duration::from_millis(1), done.notified()).await;
-                }
+            }
+            while next.get() < PARCELS || mesh.held_back() > 0 {
+                let _ = crate::clock::within(std::time::Duration::from_millis(1), done.notified()).await;
             }
         })
         .expect("cores");
@@ -218,29 +216,25 @@ mod tests {
     #[test]
     fn a_sleeping_core_wakes_for_every_parcel() {
         const ROUNDS: u64 = 20_000;
-        let ends = Arc::new(Mutex::new(ends::<u64>(2).expect("bells").into_iter().map(Some).collect::<Vec<_>>()));
-        let cores = Cores::start(2, "wake", move |core| {
-            let end = ends.lock().expect("unpoisoned")[usize::from(core.0)].take().expect("one end a core");
-            async move {
-                let mesh = end.join();
-                let done = Rc::new(Notify::new());
-                let (inbox, back, ended) = (mesh.clone(), mesh.clone(), done.clone());
-                crate::spawn(async move {
-                    let handle = move |from, number| {
-                        if number < ROUNDS {
-                            back.send(from, number + 1);
-                        }
-                        if number >= ROUNDS - 1 {
-                            ended.notify();
-                        }
-                    };
-                    inbox.run(handle).await.expect("a bell");
-                });
-                if core.0 == 0 {
-                    mesh.send(CoreId(1), 0);
-                }
-                done.notified().await;
+        let cores = Cores::start(ends::<u64>(2).expect("bells"), "wake", move |core, end| async move {
+            let mesh = end.join();
+            let done = Rc::new(Notify::new());
+            let (inbox, back, ended) = (mesh.clone(), mesh.clone(), done.clone());
+            crate::spawn(async move {
+                let handle = move |from, number| {
+                    if number < ROUNDS {
+                        back.send(from, number + 1);
+                    }
+                    if number >= ROUNDS - 1 {
+                        ended.notify();
+                    }
+                };
+                inbox.run(handle).await.expect("a bell");
+            });
+            if core.0 == 0 {
+                mesh.send(CoreId(1), 0);
             }
+            done.notified().await;
         })
         .expect("cores");
         cores.join();

@@ -126,10 +126,8 @@ impl Stream {
     pub async fn receive(&self, buffer: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
         let filled = buffer.len();
         buffer.resize(filled + bytes_max, 0);
-        let received = poll_fn(|context| {
-            Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut buffer[filled..])
-        })
-        .await;
+        let received =
+            poll_fn(|context| Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut buffer[filled..])).await;
         buffer.truncate(filled + *received.as_ref().unwrap_or(&0));
         received
     }
@@ -162,11 +160,14 @@ impl Stream {
 
     /// Says that nothing more will be sent.
     pub fn shut_down_sending(&self) {
-        let _ = nix::sys::socket::shutdown(self.socket, match Shutdown::Write {
-            Shutdown::Write => nix::sys::socket::Shutdown::Write,
-            Shutdown::Read => nix::sys::socket::Shutdown::Read,
-            Shutdown::Both => nix::sys::socket::Shutdown::Both,
-        });
+        let _ = nix::sys::socket::shutdown(
+            self.socket,
+            match Shutdown::Write {
+                Shutdown::Write => nix::sys::socket::Shutdown::Write,
+                Shutdown::Read => nix::sys::socket::Shutdown::Read,
+                Shutdown::Both => nix::sys::socket::Shutdown::Both,
+            },
+        );
     }
 
     fn send_memory(&self, parts: &VecDeque<Part>) -> io::Result<usize> {

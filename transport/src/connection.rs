@@ -368,7 +368,6 @@ impl fmt::Debug for Connection {
     }
 }
 
-
 /// Asks for more while reads fill what was asked for, and for less when they hardly do.
 fn next_receive_bytes(current: usize, asked: usize, received: usize) -> usize {
     if received == asked {
