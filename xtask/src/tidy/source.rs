@@ -65,16 +65,26 @@ fn complaints(path: &str, line: &str, test: bool) -> Vec<String> {
             found.push(format!("{lock}: state belongs to one core, which needs no lock"));
         }
     }
-    for folder in ["/home/", "/Users/", "/root/", "/work/", "/tmp/target"] {
-        // The beginning of an absolute path: before it stands no other part of a path.
-        let absolute = line.match_indices(folder).any(|(index, _)| {
-            !line[..index].ends_with(|before: char| before.is_alphanumeric() || "._-/~".contains(before))
-        });
-        if absolute {
-            found.push(format!("a path of somebody's machine ({folder})"));
-        }
-    }
+    found.extend(machine_paths(line));
     found
+}
+
+/// Checks a file of another kind: only its paths.
+pub(super) fn check_paths(path: &str, text: &str, findings: &mut Findings) {
+    for (number, line) in (1..).zip(text.lines()) {
+        findings.complaints.extend(machine_paths(line).map(|complaint| format!("{path}:{number}: {complaint}")));
+    }
+}
+
+/// Absolute paths that exist on one machine only.
+fn machine_paths(line: &str) -> impl Iterator<Item = String> {
+    let named = ["/home/", "/Users/", "/root/", "/work/", "/tmp/target"].into_iter().filter(move |folder| {
+        // The beginning of an absolute path: before it stands no other part of a path.
+        line.match_indices(folder).any(|(index, _)| {
+            !line[..index].ends_with(|before: char| before.is_alphanumeric() || "._-/~".contains(before))
+        })
+    });
+    named.map(|folder| format!("a path of somebody's machine ({folder})"))
 }
 
 fn has_word(text: &str, word: &str) -> bool {

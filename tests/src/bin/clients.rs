@@ -1,0 +1,134 @@
+//! `clients java|go`: builds a program that uses an official client and runs it against a broker of its own, with a
+//! restart of the broker in the middle.
+//!
+//! The last line is `N passed, N failed`; the exit code is 0 only if none failed. With `RINGMQ_TEST_TARGET` the given
+//! servers are used and not restarted.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use harness::process::Dev;
+use harness::target::TARGET_VARIABLE;
+use harness::{left_out, unique_name};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let client = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["java"] => build_java(&folder.join("java")),
+        ["go"] => build_go(&folder.join("go")),
+        _ => {
+            eprintln!("usage: clients java|go");
+            return ExitCode::from(2);
+        }
+    };
+    let counts = client.and_then(|client| run(&client));
+    match counts {
+        Ok(Counts { passed, failed }) => {
+            println!("{passed} passed, {failed} failed");
+            if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(reason) => {
+            println!("FAIL {reason}\n0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The command line of a client program, to which nameserver, run and phase are added.
+struct Client {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+#[derive(Default)]
+struct Counts {
+    passed: u32,
+    failed: u32,
+}
+
+fn build_java(folder: &Path) -> Result<Client, String> {
+    build(Command::new("mvn").args(["--quiet", "--batch-mode", "package"]).current_dir(folder))?;
+    let target = folder.join("target");
+    let logs = std::env::temp_dir().join("ringmq-java-client");
+    let classes = format!("{0}/classes:{0}/lib/*", target.display());
+    let arguments = [
+        "-Xmx512m",
+        &format!("-Duser.home={}", logs.display()),
+        "-Drocketmq.client.logLevel=ERROR",
+        // The client looks for its share of the queues each 20 s; members of new groups need not wait that long here.
+        "-Drocketmq.client.rebalance.waitInterval=2000",
+        "-cp",
+        &classes,
+        "ringmq.Main",
+    ];
+    Ok(Client { program: "java".into(), arguments: arguments.map(String::from).to_vec() })
+}
+
+fn build_go(folder: &Path) -> Result<Client, String> {
+    let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
+    let program = own.with_file_name("official-go-client");
+    let output = program.to_string_lossy().into_owned();
+    build(
+        Command::new("go").args(["build", "-mod=readonly", "-buildvcs=false", "-o", &output, "."]).current_dir(folder),
+    )?;
+    Ok(Client { program, arguments: Vec::new() })
+}
+
+fn build(command: &mut Command) -> Result<(), String> {
+    println!("building: {command:?}");
+    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
+}
+
+fn run(client: &Client) -> Result<Counts, String> {
+    let name = unique_name("run");
+    let mut counts = Counts::default();
+    if let Ok(addresses) = std::env::var(TARGET_VARIABLE) {
+        let (namesrv, broker) = addresses.split_once(',').ok_or("RINGMQ_TEST_TARGET is `namesrv,broker`")?;
+        left_out("restart", "the given servers are not ours to restart");
+        for phase in ["before", "after"] {
+            run_phase(client, namesrv, broker, &name, phase, &mut counts)?;
+        }
+        return Ok(counts);
+    }
+    let dev = Dev::new("clients");
+    for phase in ["before", "after"] {
+        let mut running = dev.try_start()?;
+        run_phase(client, &dev.namesrv, &dev.broker, &name, phase, &mut counts)?;
+        if counts.failed > 0 {
+            println!("---- log of the broker ----\n{}\n---- end of log ----", running.log());
+            return Ok(counts);
+        }
+        match running.stop() {
+            Some(0) => {}
+            other => return Err(format!("the broker ended with {other:?} after SIGTERM:\n{}", running.log())),
+        }
+    }
+    Ok(counts)
+}
+
+/// Runs one phase, shows its lines, and adds the counts of its last line.
+fn run_phase(
+    client: &Client,
+    namesrv: &str,
+    broker: &str,
+    run: &str,
+    phase: &str,
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let mut command = Command::new(&client.program);
+    command.args(&client.arguments).args([namesrv, run, phase]);
+    command.env("RINGMQ_BROKER", broker).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    let last = text.lines().last().unwrap_or_default();
+    let numbers: Vec<u32> = last.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let [passed, failed] = numbers[..] else {
+        return Err(format!("the last line of {phase} is {last:?}, not `N passed, N failed`; {}", output.status));
+    };
+    counts.passed += passed;
+    counts.failed += failed;
+    Ok(())
+}
