@@ -1,1 +1,24 @@
-//! placeholder
+//! The message store: logs of records, the queues and keys derived from them, and the folder they lie in.
+//!
+//! A [`Log`] is opened by one core and lives on it: nothing in it is shared, nothing is locked. It promises that a
+//! record whose [`Ticket`] has reached a mark survives what that mark names, that no reader sees a record which a
+//! crash can take away, and that everything but the segments can be deleted and comes back equal.
+//!
+//! This crate knows records, not requests; files, not sockets.
+
+mod checkpoint;
+mod disk;
+mod error;
+mod log;
+mod options;
+mod queue;
+mod recovery;
+mod scan;
+mod store;
+
+pub use error::{AppendError, StorageError};
+pub use log::{DroppedSegments, KeyMatch, Log, LogStats, Mark, Ticket, VisibleRecord};
+pub use options::{FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
+pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
+pub use recovery::{Damage, RecoveryReport};
+pub use store::{Store, StoreOptions, StoreWarning};

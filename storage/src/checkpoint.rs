@@ -1,0 +1,111 @@
+//! The checkpoint of a log: how far it is known to be durable, and how far its blocks may hold anything.
+//!
+//! One file of two slots. A write goes to the slot of the older generation, so a torn write leaves the other one; of
+//! two valid slots the newer wins. A bad record below the durable mark is damage, above it is the torn tail.
+//!
+//! ```text
+//! slot: u64 magic, u32 version, u16 log, u16 clean, u64 generation, u64 durable, u64 prepared limit, u32 crc
+//! ```
+
+use std::path::Path;
+
+use base::LogId;
+
+use crate::disk;
+use crate::error::{IoContext, StorageError};
+
+const MAGIC: u64 = 0x524d_5143_4845_434b;
+const VERSION: u32 = 1;
+const SLOT_BYTES: usize = 4096;
+
+const MAGIC_AT: usize = 0;
+const VERSION_AT: usize = MAGIC_AT + 8;
+const LOG_AT: usize = VERSION_AT + 4;
+const CLEAN_AT: usize = LOG_AT + 2;
+const GENERATION_AT: usize = CLEAN_AT + 2;
+const DURABLE_AT: usize = GENERATION_AT + 8;
+const PREPARED_LIMIT_AT: usize = DURABLE_AT + 8;
+const CRC_AT: usize = PREPARED_LIMIT_AT + 8;
+const _: () = assert!(CRC_AT + 4 == 44);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    pub(crate) generation: u64,
+    /// The end of a record, or 0: everything in front of it was made durable.
+    pub(crate) durable: u64,
+    /// No byte from here on was ever written.
+    pub(crate) prepared_limit: u64,
+    /// The log was stopped in order and ends at `durable`.
+    pub(crate) clean: bool,
+}
+
+impl Checkpoint {
+    /// The newest valid slot; `None` when there is none, which is not an error: the log tells everything but marks.
+    pub(crate) fn read(path: &Path, log: LogId) -> Result<Option<Checkpoint>, StorageError> {
+        let Some(content) = disk::read_whole(path).context("read", path)? else { return Ok(None) };
+        Ok(content.chunks_exact(SLOT_BYTES).filter_map(|slot| decode(slot, log)).max_by_key(|slot| slot.generation))
+    }
+
+    /// Blocks until the checkpoint is durable.
+    pub(crate) fn write(&self, path: &Path, log: LogId) -> Result<(), StorageError> {
+        let slot = (self.generation % 2) * SLOT_BYTES as u64;
+        disk::write_part(path, slot, &encode(self, log)).context("write", path)
+    }
+}
+
+fn encode(checkpoint: &Checkpoint, log: LogId) -> [u8; SLOT_BYTES] {
+    let mut slot = [0; SLOT_BYTES];
+    slot[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC.to_be_bytes());
+    slot[VERSION_AT..LOG_AT].copy_from_slice(&VERSION.to_be_bytes());
+    slot[LOG_AT..CLEAN_AT].copy_from_slice(&log.0.to_be_bytes());
+    slot[CLEAN_AT..GENERATION_AT].copy_from_slice(&u16::from(checkpoint.clean).to_be_bytes());
+    slot[GENERATION_AT..DURABLE_AT].copy_from_slice(&checkpoint.generation.to_be_bytes());
+    slot[DURABLE_AT..PREPARED_LIMIT_AT].copy_from_slice(&checkpoint.durable.to_be_bytes());
+    slot[PREPARED_LIMIT_AT..CRC_AT].copy_from_slice(&checkpoint.prepared_limit.to_be_bytes());
+    let crc = crc32fast::hash(&slot[..CRC_AT]);
+    slot[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_be_bytes());
+    slot
+}
+
+fn decode(slot: &[u8], log: LogId) -> Option<Checkpoint> {
+    let u64_at = |at: usize| u64::from_be_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
+    let u32_at = |at: usize| u32::from_be_bytes(slot[at..at + 4].try_into().expect("four bytes"));
+    let u16_at = |at: usize| u16::from_be_bytes(slot[at..at + 2].try_into().expect("two bytes"));
+    let valid = u64_at(MAGIC_AT) == MAGIC
+        && u32_at(VERSION_AT) == VERSION
+        && u16_at(LOG_AT) == log.0
+        && u32_at(CRC_AT) == crc32fast::hash(&slot[..CRC_AT]);
+    valid.then(|| Checkpoint {
+        generation: u64_at(GENERATION_AT),
+        durable: u64_at(DURABLE_AT),
+        prepared_limit: u64_at(PREPARED_LIMIT_AT),
+        clean: u16_at(CLEAN_AT) == 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::file::TempFolder;
+
+    #[test]
+    fn the_newer_valid_slot_wins_and_a_torn_one_is_passed_over() {
+        let folder = TempFolder::new("checkpoint");
+        let path = folder.path().join("checkpoint");
+        assert_eq!(Checkpoint::read(&path, LogId(1)).expect("no error"), None);
+        for generation in 1..=3 {
+            let checkpoint = Checkpoint { generation, durable: generation * 10, prepared_limit: 99, clean: false };
+            checkpoint.write(&path, LogId(1)).expect("written");
+            assert_eq!(Checkpoint::read(&path, LogId(1)).expect("no error"), Some(checkpoint));
+        }
+        let whole = std::fs::read(&path).expect("read");
+        for at in 0..CRC_AT + 4 {
+            let mut torn = whole.clone();
+            torn[SLOT_BYTES + at] ^= 0x10;
+            std::fs::write(&path, &torn).expect("torn");
+            let found = Checkpoint::read(&path, LogId(1)).expect("no error").expect("the older slot");
+            assert_eq!(found.generation, 2, "byte {at}");
+        }
+        assert_eq!(Checkpoint::read(&path, LogId(2)).expect("no error"), None, "another log's");
+    }
+}

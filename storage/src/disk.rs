@@ -1,0 +1,100 @@
+//! The few blocking calls on ordinary small files: whole, durable replacement, and listing by number.
+//!
+//! Called at open, or through `runtime::blocking`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use runtime::file::sync_folder;
+
+use crate::error::{IoContext, StorageError};
+
+/// Digits of a file's name that is a start offset.
+const NAME_DIGITS: usize = 20;
+
+/// The name of a file that starts at this offset.
+pub(crate) fn offset_name(start: u64) -> String {
+    format!("{start:0NAME_DIGITS$}")
+}
+
+/// The files of a folder whose names are offsets, in order. Files half made by a crash are removed.
+pub(crate) fn offset_files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StorageError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).context("list", folder)? {
+        let path = entry.context("list", folder)?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if name.ends_with(".new") {
+            fs::remove_file(&path).context("remove", &path)?;
+        } else if name.len() == NAME_DIGITS
+            && let Ok(start) = name.parse()
+        {
+            files.push((start, path));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Makes a folder and all above it, durably.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), StorageError> {
+    fs::create_dir_all(folder).context("make the folder", folder)?;
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        sync_folder(parent).context("sync the folder", parent)?;
+    }
+    Ok(())
+}
+
+/// The name under which a file is made before it gets its own.
+pub(crate) fn fresh_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    PathBuf::from(name)
+}
+
+/// Writes a whole file that survives a crash at any instant: either the old content is there or the new.
+pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let fresh = fresh_path(path);
+    let written = (|| {
+        let mut file = File::create(&fresh)?;
+        file.write_all(content)?;
+        file.sync_all()
+    })();
+    if let Err(error) = written {
+        let _ = fs::remove_file(&fresh);
+        return Err(error);
+    }
+    fs::rename(&fresh, path)?;
+    sync_folder(path.parent().expect("a file lies in a folder"))
+}
+
+/// Overwrites a part of a file in place, durably. The file is made if it is not there.
+pub(crate) fn write_part(path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
+    let made = !path.exists();
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    file.write_all_at(content, offset)?;
+    file.sync_data()?;
+    if made { sync_folder(path.parent().expect("a file lies in a folder")) } else { Ok(()) }
+}
+
+/// The content of a file, `None` if there is none.
+pub(crate) fn read_whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a file durably; one that is not there is fine.
+pub(crate) fn remove(path: &Path) -> Result<(), StorageError> {
+    match fs::remove_file(path) {
+        Ok(()) => {
+            let folder = path.parent().expect("a file lies in a folder");
+            sync_folder(folder).context("sync the folder", folder)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(StorageError::io("remove", path, error)),
+    }
+}

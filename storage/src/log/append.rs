@@ -1,0 +1,199 @@
+//! Accepting records: both offsets are given and the bytes encoded in place, in one step that never suspends.
+
+use std::rc::Rc;
+
+use base::{LogOffset, Millis, PhysicalOffset, QueueOffset};
+use remoting::record::{self, BLANK_BYTES, Placement, RecordDraft};
+use runtime::buffer::BLOCK_BYTES;
+
+use super::dispatch::Pending;
+use super::{Log, Mark, Roll};
+use crate::error::{AppendError, IoContext, StorageError};
+use crate::options::FlushPolicy;
+use crate::queue::{Entry, QueueRef, key_hashes, tags_code};
+use crate::scan::RECORD_BYTES_MAX;
+
+/// An accepted record: where it lies, and the means to wait until it is safe.
+#[derive(Clone)]
+pub struct Ticket {
+    pub queue_offset: QueueOffset,
+    pub physical_offset: PhysicalOffset,
+    pub store_timestamp_ms: u64,
+    /// Behind the record.
+    pub end: LogOffset,
+    log: Rc<Log>,
+}
+
+impl Ticket {
+    /// Waits until the record has reached a mark. By then it is visible, if the mark is that of the log's policy.
+    ///
+    /// # Errors
+    /// When the log has failed: the record may or may not be found after a restart.
+    pub async fn reached(&self, mark: Mark) -> Result<(), StorageError> {
+        if mark == Mark::Durable && self.log.options.flush == FlushPolicy::Async {
+            self.log.flush_wanted.notify();
+        }
+        self.log.marks.reached(self.end.0, mark).await
+    }
+}
+
+impl Log {
+    /// Appends one record to a queue. `draft` names the same topic and queue.
+    pub fn append(
+        self: &Rc<Log>,
+        queue: &QueueRef,
+        draft: &RecordDraft<'_>,
+        now: Millis,
+    ) -> Result<Ticket, AppendError> {
+        let bytes = record::record_bytes(draft);
+        self.make_place(bytes as u64)?;
+        let ticket = self.put(&self.alive(queue), draft, bytes, now);
+        self.appended_more.notify();
+        Ok(ticket)
+    }
+
+    /// Appends records that follow each other in one queue and one segment: all of them or none.
+    pub fn append_batch(
+        self: &Rc<Log>,
+        queue: &QueueRef,
+        drafts: &[RecordDraft<'_>],
+        now: Millis,
+    ) -> Result<Vec<Ticket>, AppendError> {
+        assert!(!drafts.is_empty(), "a batch of no records");
+        let total: u64 = drafts.iter().map(|draft| record::record_bytes(draft) as u64).sum();
+        self.make_place(total)?;
+        let queue = self.alive(queue);
+        let put = |draft: &RecordDraft<'_>| self.put(&queue, draft, record::record_bytes(draft), now);
+        let tickets = drafts.iter().map(put).collect();
+        self.appended_more.notify();
+        Ok(tickets)
+    }
+
+    /// Waits until a refused append may be tried again.
+    pub async fn room(&self) {
+        let limit = self.options.unwritten_bytes_max / 2;
+        while self.marks.appended() - self.marks.written() > limit && !self.marks.has_failed() {
+            self.written_more.notified().await;
+        }
+    }
+
+    /// A queue whose topic was deleted begins anew under its name.
+    fn alive(&self, queue: &QueueRef) -> QueueRef {
+        if queue.is_deleted() { self.queue(queue.topic(), queue.id()) } else { queue.clone() }
+    }
+
+    /// Checks everything that can refuse, and goes to the next segment if this one has no room. Afterwards the records
+    /// can be put without fail.
+    fn make_place(&self, bytes: u64) -> Result<(), AppendError> {
+        if let Some(error) = self.marks.failure() {
+            return Err(AppendError::Failed(error));
+        }
+        if self.stopping.get() {
+            return Err(AppendError::Stopped);
+        }
+        let segment_bytes = self.options.segment_bytes;
+        if bytes + BLANK_BYTES as u64 > segment_bytes || bytes > RECORD_BYTES_MAX {
+            let segment_bytes = segment_bytes.min(RECORD_BYTES_MAX);
+            return Err(AppendError::TooLarge { record_bytes: bytes, segment_bytes });
+        }
+        let appended = self.marks.appended();
+        let unwritten_bytes = appended - self.marks.written();
+        let limit_bytes = self.options.unwritten_bytes_max;
+        if unwritten_bytes > 0 && unwritten_bytes + bytes > limit_bytes {
+            return Err(AppendError::Busy { unwritten_bytes, limit_bytes });
+        }
+        let rolls = bytes + BLANK_BYTES as u64 > self.segment_limit.get() - appended;
+        let start = if rolls { self.segment_limit.get() } else { appended };
+        if let Some(full) = &*self.full.borrow()
+            && start + bytes > self.prepared.get()
+        {
+            return Err(AppendError::Full {
+                folder: self.folders.commit_log.clone(),
+                segment_bytes,
+                available_bytes: full.bytes_available,
+                prepared_bytes: self.prepared.get().saturating_sub(appended),
+            });
+        }
+        let mut tail = self.tail.borrow_mut();
+        let reserved = if rolls {
+            tail.reserve(BLANK_BYTES).and_then(|()| tail.reserve_rolled(BLANK_BYTES + bytes as usize))
+        } else {
+            tail.reserve(bytes as usize)
+        };
+        reserved.context("get memory for", &self.folders.log).map_err(AppendError::Failed)?;
+        drop(tail);
+        if rolls {
+            self.roll();
+        }
+        Ok(())
+    }
+
+    /// Fills this segment up and goes on in the next.
+    fn roll(&self) {
+        let (start, limit) = (self.marks.appended(), self.segment_limit.get());
+        let blank = record::blank((limit - start) as u32);
+        let mut tail = self.tail.borrow_mut();
+        assert!(tail.end() == start, "the tail ends at {}, the log at {start}", tail.end());
+        tail.push(BLANK_BYTES, |target| target.copy_from_slice(&blank));
+        tail.roll(limit);
+        self.rolls.borrow_mut().push_back(Roll { filled: start + BLANK_BYTES as u64, next: limit });
+        self.marks.advance_appended(limit);
+        self.segment_limit.set(limit + self.options.segment_bytes);
+    }
+
+    fn put(self: &Rc<Log>, queue: &QueueRef, draft: &RecordDraft<'_>, bytes: usize, now: Millis) -> Ticket {
+        assert!(
+            draft.topic == queue.topic() && draft.queue_id == queue.id(),
+            "a record of {} {} for the queue {} {}",
+            draft.topic,
+            draft.queue_id,
+            queue.topic(),
+            queue.id()
+        );
+        let offset = LogOffset(self.marks.appended());
+        let store_timestamp_ms = now.0.max(self.store_ms_last.get());
+        let placement = Placement {
+            queue_offset: queue.next(),
+            physical_offset: PhysicalOffset::new(self.id, offset),
+            store_timestamp_ms: store_timestamp_ms as i64,
+        };
+        self.tail.borrow_mut().push(bytes, |target| record::encode(draft, placement, target));
+        self.store_ms_last.set(store_timestamp_ms);
+        self.marks.advance_appended(offset.0 + bytes as u64);
+        queue.advance_next(1);
+        let mut key_count = 0;
+        {
+            let mut keys = self.pending_keys.borrow_mut();
+            let mut counts = self.counts.borrow_mut();
+            counts.appended_records += 1;
+            counts.appended_bytes += bytes as u64;
+            key_hashes(&mut counts.scratch, draft.topic, draft.properties, |hash| {
+                keys.push_back(hash);
+                key_count += 1;
+            });
+        }
+        self.pending.borrow_mut().push_back(Pending {
+            queue: queue.clone(),
+            queue_offset: placement.queue_offset.0,
+            entry: Entry {
+                offset,
+                bytes: bytes as u32,
+                tags_code: tags_code(draft.sys_flag, draft.properties),
+                store_timestamp_ms,
+            },
+            key_count,
+        });
+        Ticket {
+            queue_offset: placement.queue_offset,
+            physical_offset: placement.physical_offset,
+            store_timestamp_ms,
+            end: offset.plus(bytes as u64),
+            log: self.clone(),
+        }
+    }
+}
+
+/// The beginning of the block that holds an offset.
+pub(super) fn block_start(offset: u64) -> u64 {
+    offset / BLOCK_BYTES as u64 * BLOCK_BYTES as u64
+}

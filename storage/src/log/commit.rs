@@ -1,0 +1,171 @@
+//! Group commit: one write, and one flush where the policy asks for it, answers every waiter below its end.
+//!
+//! One task writes. While its write is in flight appends gather behind it, and the next write takes all of them; no
+//! timer delays the first. The last, partly filled block is written again by the next write: what was acknowledged in
+//! it is the same bytes, so a torn sector cannot lose it. The first write or flush that fails ends the log.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::LogOffset;
+use runtime::ring::Flush;
+
+use super::Log;
+use super::append::block_start;
+use super::tail_cache::SLAB_BYTES;
+use crate::error::StorageError;
+use crate::options::FlushPolicy;
+
+/// The durable mark goes to disk so often while it moves.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
+
+/// Bytes of one segment that are to be written next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    /// At the beginning of a block; what lies between it and the written mark is written again.
+    pub(super) start: u64,
+    pub(super) limit: u64,
+}
+
+/// What to write next: from the last partly written block to the end of what was appended to its segment, at most
+/// `bytes_max`, and never into blocks that are not prepared. `None`: the frontier has to move first.
+pub(super) fn next_chunk(written: u64, filled: u64, prepared: u64, bytes_max: u64) -> Option<Chunk> {
+    let start = block_start(written);
+    let limit = filled.min(start + bytes_max).min(prepared);
+    (limit > written).then_some(Chunk { start, limit })
+}
+
+impl Log {
+    /// The task that writes.
+    pub(super) async fn write_on(self: &Rc<Log>) {
+        loop {
+            while self.marks.appended() == self.marks.written() {
+                if self.ended.get() || self.marks.has_failed() {
+                    return;
+                }
+                self.appended_more.notified().await;
+            }
+            if let Err(error) = self.write_once().await {
+                self.fail(error);
+                return;
+            }
+            if self.ended.get() {
+                return;
+            }
+        }
+    }
+
+    async fn write_once(&self) -> Result<(), StorageError> {
+        let written = self.marks.written();
+        let roll = self.rolls.borrow().front().copied();
+        let filled = roll.map_or(self.marks.appended(), |roll| roll.filled);
+        let Some(chunk) = next_chunk(written, filled, self.prepared.get(), SLAB_BYTES as u64) else {
+            self.counts.borrow_mut().roll_waits += 1;
+            self.prepare_wanted.notify();
+            self.frontier_moved.notified().await;
+            return Ok(());
+        };
+        let segment = self.segments.borrow().containing(chunk.start).expect("what is prepared has a segment");
+        let parts = self.tail.borrow().slices(chunk.start, chunk.limit);
+        let (flush, is_sync) = match self.options.flush {
+            FlushPolicy::Sync => (Flush::Data, true),
+            FlushPolicy::Async => (Flush::None, false),
+        };
+        let in_file = chunk.start - segment.start;
+        let outcome = self.ring.write(&segment.direct, in_file, parts, flush).await;
+        outcome.map_err(|error| StorageError::io_at("write", &segment.path, in_file, error))?;
+        let mut end = chunk.limit;
+        if let Some(roll) = roll
+            && end == roll.filled
+        {
+            self.rolls.borrow_mut().pop_front();
+            end = roll.next;
+        }
+        self.marks.advance_written(end);
+        if is_sync {
+            self.marks.advance_durable(end);
+        }
+        {
+            let mut counts = self.counts.borrow_mut();
+            counts.writes += 1;
+            counts.written_bytes += chunk.limit - chunk.start;
+            counts.flushes += u64::from(is_sync);
+        }
+        self.tail.borrow_mut().trim(block_start(end));
+        self.marks_advanced();
+        if is_sync {
+            self.durable_boundary.set(self.dispatched.get());
+        }
+        self.written_more.notify();
+        if self.wants_preparation() {
+            self.prepare_wanted.notify();
+        }
+        Ok(())
+    }
+
+    /// The task that flushes by time, and brings the durable mark to disk.
+    pub(super) async fn keep_marks(self: &Rc<Log>) {
+        let interval = Duration::from_millis(self.options.flush_interval_ms.max(1)).min(CHECKPOINT_EVERY);
+        let mut saved_at = runtime::clock::instant();
+        while !self.ended.get() && !self.marks.has_failed() {
+            runtime::clock::within(interval, self.flush_wanted.notified()).await;
+            let outcome = async {
+                self.flush_written().await?;
+                if saved_at.elapsed() >= CHECKPOINT_EVERY
+                    && self.checkpoint.borrow().durable < self.durable_boundary.get()
+                {
+                    saved_at = runtime::clock::instant();
+                    self.save_checkpoint(|checkpoint| checkpoint.durable = self.durable_boundary.get()).await?;
+                }
+                Ok(())
+            };
+            if let Err(error) = outcome.await {
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Makes everything durable that is written by now.
+    async fn flush_written(&self) -> Result<(), StorageError> {
+        let (written, boundary) = (self.marks.written(), self.dispatched.get());
+        while self.marks.durable() < written {
+            let durable = self.marks.durable();
+            let Some(segment) = self.segments.borrow().containing(durable) else {
+                unreachable!("the durable mark {} lies in no segment", LogOffset(durable));
+            };
+            let outcome = self.ring.flush(&segment.direct).await;
+            outcome.map_err(|error| StorageError::io("flush", &segment.path, error))?;
+            self.marks.advance_durable(written.min(segment.limit));
+            self.counts.borrow_mut().flushes += 1;
+            self.marks_advanced();
+        }
+        if self.options.flush == FlushPolicy::Async {
+            // Under this policy records are visible once written, so the boundary was written when this began.
+            self.durable_boundary.set(boundary);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_stay_within_what_may_be_written() {
+        // written, filled, prepared, bytes_max, expected
+        let cases = [
+            (0, 100, 8192, 8192, Some((0, 100))),
+            (100, 5000, 8192, 8192, Some((0, 5000))),
+            (5000, 5001, 8192, 8192, Some((4096, 5001))),
+            (5000, 50_000, 8192, 1 << 20, Some((4096, 8192))),
+            (8192, 50_000, 8192, 1 << 20, None),
+            (5000, 50_000, 1 << 20, 8192, Some((4096, 12_288))),
+            (12_288, 50_000, 1 << 20, 8192, Some((12_288, 20_480))),
+        ];
+        for (written, filled, prepared, bytes_max, expected) in cases {
+            let chunk = next_chunk(written, filled, prepared, bytes_max);
+            assert_eq!(chunk.map(|chunk| (chunk.start, chunk.limit)), expected, "{written} {filled} {prepared}");
+        }
+    }
+}

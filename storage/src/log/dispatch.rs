@@ -1,0 +1,81 @@
+//! Making records visible: in their queue, under their keys, and to whoever waits for messages.
+//!
+//! Happens in the same step in which a mark advances and before any ticket's waiter runs, so that whoever is told
+//! "stored" finds the message in its queue.
+
+use std::rc::Rc;
+
+use base::QueueOffset;
+
+use super::Log;
+use crate::options::FlushPolicy;
+use crate::queue::{Entry, KeyEntry, QueueRef};
+
+/// A record that just became visible.
+pub struct VisibleRecord<'a> {
+    pub queue: &'a QueueRef,
+    pub queue_offset: QueueOffset,
+    pub entry: &'a Entry,
+}
+
+pub(super) type VisibleCall = dyn Fn(&VisibleRecord<'_>);
+
+/// A record that is appended and not visible yet.
+pub(super) struct Pending {
+    pub(super) queue: QueueRef,
+    pub(super) queue_offset: u64,
+    pub(super) entry: Entry,
+    /// How many of the pending keys are its own.
+    pub(super) key_count: u32,
+}
+
+impl Log {
+    /// Calls this for each record that becomes visible, in the order of the log. It must be quick and not append.
+    pub fn on_visible(&self, call: Box<dyn Fn(&VisibleRecord<'_>)>) {
+        self.visible_call.replace(Some(Rc::from(call)));
+    }
+
+    /// Shows all records up to the mark of the policy, then wakes those who wait.
+    pub(super) fn marks_advanced(&self) {
+        let visible = match self.options.flush {
+            FlushPolicy::Sync => self.marks.durable(),
+            FlushPolicy::Async => self.marks.written(),
+        };
+        let call = self.visible_call.borrow().clone();
+        loop {
+            let pending = {
+                let mut list = self.pending.borrow_mut();
+                if list.front().is_none_or(|pending| pending.entry.limit().0 > visible) {
+                    break;
+                }
+                list.pop_front().expect("just seen")
+            };
+            self.show(&pending);
+            if let Some(call) = &call {
+                let queue_offset = QueueOffset(pending.queue_offset);
+                call(&VisibleRecord { queue: &pending.queue, queue_offset, entry: &pending.entry });
+            }
+        }
+        self.marks.wake();
+        let full = self.dispatched.get() - self.extents_end.get() >= self.options.extent_bytes
+            || self.index.borrow().records >= self.options.extent_records;
+        if full {
+            self.cut_wanted.notify();
+        }
+    }
+
+    fn show(&self, pending: &Pending) {
+        let entry = pending.entry;
+        pending.queue.push_visible(pending.queue_offset, entry);
+        let mut index = self.index.borrow_mut();
+        index.records += 1;
+        let mut keys = self.pending_keys.borrow_mut();
+        for _ in 0..pending.key_count {
+            let hash = keys.pop_front().expect("each pending record has left its keys");
+            let store_seconds = (entry.store_timestamp_ms / 1000) as u32;
+            index.keys.push(KeyEntry { hash, offset: entry.offset.0, bytes: entry.bytes, store_seconds });
+        }
+        assert!(entry.offset.0 >= self.dispatched.get(), "{entry:?} was shown already");
+        self.dispatched.set(entry.limit().0);
+    }
+}

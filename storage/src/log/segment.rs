@@ -1,0 +1,115 @@
+//! The segments of a log: files of one size, named by the offset they start at.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use runtime::file::{DirectFile, ReadFile, sync_folder};
+
+use crate::disk;
+use crate::error::{IoContext, StorageError};
+use crate::scan::ScanSegment;
+
+/// One file of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) start: u64,
+    pub(crate) limit: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) direct: Arc<DirectFile>,
+    /// The same file through the page cache, for readers.
+    pub(crate) read: Arc<ReadFile>,
+}
+
+impl Segment {
+    /// Makes a new segment with its space reserved. It gets its name when it is whole. Blocks.
+    pub(crate) fn create(folder: &Path, start: u64, bytes: u64) -> Result<Segment, StorageError> {
+        let path = folder.join(disk::offset_name(start));
+        let fresh = disk::fresh_path(&path);
+        match std::fs::remove_file(&fresh) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StorageError::io("remove", &fresh, error));
+            }
+            _ => {}
+        }
+        let made = DirectFile::create(&fresh, bytes).and_then(|file| file.sync_all()).context("make", &fresh);
+        if let Err(error) = made {
+            let _ = std::fs::remove_file(&fresh);
+            return Err(error);
+        }
+        std::fs::rename(&fresh, &path).context("rename to", &path)?;
+        sync_folder(folder).context("sync the folder", folder)?;
+        Segment::open(&path, start, bytes)
+    }
+
+    /// Blocks.
+    pub(crate) fn open(path: &Path, start: u64, bytes: u64) -> Result<Segment, StorageError> {
+        let read = ReadFile::open(path).context("open", path)?;
+        let found = read.bytes().context("look at", path)?;
+        if found != bytes {
+            return Err(StorageError::SegmentBytes { file: path.to_owned(), found, wanted: bytes });
+        }
+        if !start.is_multiple_of(bytes) {
+            let what = format!("its name is no multiple of the segment size {bytes}");
+            return Err(StorageError::Damaged { file: path.to_owned(), offset: None, what });
+        }
+        let direct = DirectFile::open(path).context("open for writing", path)?;
+        Ok(Segment {
+            start,
+            limit: start + bytes,
+            path: path.to_owned(),
+            direct: Arc::new(direct),
+            read: Arc::new(read),
+        })
+    }
+}
+
+/// All segments, by their start.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    by_start: BTreeMap<u64, Rc<Segment>>,
+}
+
+impl Segments {
+    pub(crate) fn new(segments: Vec<Segment>) -> Segments {
+        Segments { by_start: segments.into_iter().map(|segment| (segment.start, Rc::new(segment))).collect() }
+    }
+
+    pub(crate) fn insert(&mut self, segment: Segment) -> Rc<Segment> {
+        let segment = Rc::new(segment);
+        let before = self.by_start.insert(segment.start, segment.clone());
+        assert!(before.is_none(), "segment {} is there twice", segment.start);
+        segment
+    }
+
+    pub(crate) fn containing(&self, offset: u64) -> Option<Rc<Segment>> {
+        let (_, segment) = self.by_start.range(..=offset).next_back()?;
+        (offset < segment.limit).then(|| segment.clone())
+    }
+
+    /// The segments that hold a part of a range.
+    pub(crate) fn overlapping(&self, start: u64, limit: u64) -> Vec<ScanSegment> {
+        let overlapping = self.by_start.values().filter(|segment| segment.limit > start && segment.start < limit);
+        overlapping.map(|segment| ScanSegment::from(&**segment)).collect()
+    }
+
+    pub(crate) fn min_offset(&self) -> Option<u64> {
+        self.by_start.keys().next().copied()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.by_start.len()
+    }
+
+    /// Takes out the segments that end at or in front of `offset`, oldest first.
+    pub(crate) fn take_before(&mut self, offset: u64) -> Vec<Rc<Segment>> {
+        let mut taken = Vec::new();
+        while let Some(entry) = self.by_start.first_entry()
+            && entry.get().limit <= offset
+        {
+            taken.push(entry.remove());
+        }
+        taken
+    }
+}

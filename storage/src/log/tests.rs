@@ -1,0 +1,1 @@
+//! Tests of a whole log on real files.

@@ -1,0 +1,264 @@
+//! What keeps a log short to recover and readable: cutting derived extents, repairing them, checkpoints, deletions,
+//! and the orderly stop.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::LogOffset;
+
+use super::{Log, Mark};
+use crate::checkpoint::Checkpoint;
+use crate::disk;
+use crate::error::StorageError;
+use crate::queue::extent_file::{ContentRun, ExtentContent};
+use crate::queue::table::{Floor, write_table};
+use crate::queue::{Extent, LoadedRun, QueueRef};
+use crate::recovery::{LoadedExtent, rebuild_extent, store_extent};
+use crate::scan::ScanSegment;
+
+/// The entries of so many newest extents stay decoded in memory.
+const EXTENTS_DECODED: usize = 2;
+/// An extent that could not be written is tried again after this time; until then its entries stay in memory.
+const RETRY_CUT: Duration = Duration::from_secs(1);
+/// How long a stop waits for a disk that is full.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// What `drop_segments_before` removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DroppedSegments {
+    pub segments: usize,
+    pub bytes: u64,
+    /// The first offset that is left.
+    pub min: LogOffset,
+}
+
+impl Log {
+    /// Brings a changed checkpoint to disk.
+    pub(super) async fn save_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<(), StorageError> {
+        let _turn = self.checkpoint_turn.take().await;
+        let mut checkpoint = *self.checkpoint.borrow();
+        change(&mut checkpoint);
+        checkpoint.generation += 1;
+        let (path, id) = (self.folders.checkpoint(), self.id);
+        runtime::blocking(move || checkpoint.write(&path, id)).await?;
+        self.checkpoint.replace(checkpoint);
+        Ok(())
+    }
+
+    /// The task that cuts extents.
+    pub(super) async fn cut_on(self: &Rc<Log>) {
+        while !self.ended.get() && !self.marks.has_failed() {
+            self.cut_wanted.notified().await;
+            while !self.stopping.get()
+                && let Err(error) = self.cut().await
+            {
+                self.counts.borrow_mut().extent_failure = Some(error);
+                runtime::clock::within(RETRY_CUT, self.end_wanted.notified()).await;
+            }
+        }
+    }
+
+    /// Stores what was derived from the log since the last extent.
+    pub(super) async fn cut(&self) -> Result<(), StorageError> {
+        let _turn = self.cut_turn.take().await;
+        let (start, limit) = (self.extents_end.get(), self.dispatched.get());
+        if limit <= start {
+            return Ok(());
+        }
+        let keys = {
+            let mut index = self.index.borrow_mut();
+            index.freeze()
+        };
+        let queues = self.queues();
+        let mut runs = Vec::new();
+        let mut owners: Vec<QueueRef> = Vec::new();
+        for queue in queues {
+            queue.freeze();
+            for (first, entries) in queue.unstored() {
+                let topic = queue.topic_shared().clone();
+                runs.push(ContentRun { topic, queue_id: queue.id(), first, entries });
+                owners.push(queue.clone());
+            }
+        }
+        let outcome = self.store_cut(ExtentContent { log: self.id, start, limit, runs, keys: keys.to_vec() }).await;
+        let loaded = match outcome {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                self.index.borrow_mut().thaw();
+                return Err(error);
+            }
+        };
+        let extent = Rc::new(Extent::new(loaded.path, loaded.file));
+        self.extents.push(extent.clone());
+        self.index.borrow_mut().frozen = None;
+        self.extents_end.set(limit);
+        for (queue, run) in owners.iter().zip(&loaded.runs) {
+            queue.attach(run.first, &extent, run.place);
+        }
+        if let Some(old) = self.extents.newest_but(EXTENTS_DECODED) {
+            self.queues().iter().for_each(|queue| queue.shed_memory(old.limit));
+        }
+        self.counts.borrow_mut().extent_failure = None;
+        Ok(())
+    }
+
+    /// An extent is written only of what is durable, or it could name records that a crash takes away.
+    async fn store_cut(&self, content: ExtentContent) -> Result<LoadedExtent, StorageError> {
+        while self.marks.durable() < content.limit {
+            self.flush_wanted.notify();
+            self.marks.reached(content.limit, Mark::Durable).await?;
+        }
+        let (folder, id) = (self.folders.queues(), self.id);
+        runtime::blocking(move || store_extent(&folder, id, content)).await
+    }
+
+    /// The task that makes damaged extents anew.
+    pub(super) async fn repair_on(self: &Rc<Log>) {
+        while !self.ended.get() && !self.marks.has_failed() {
+            let damaged = self.extents.take_damaged();
+            if damaged.is_empty() {
+                self.extents.damage_found.notified().await;
+                continue;
+            }
+            for extent in damaged {
+                self.repair(&extent).await;
+            }
+        }
+    }
+
+    async fn repair(&self, extent: &Rc<Extent>) {
+        let (folder, id, stretch) = (self.folders.queues(), self.id, (extent.start, extent.limit));
+        let segments: Vec<ScanSegment> = self.segments.borrow().overlapping(extent.start, extent.limit);
+        let deleted = self.deleted.borrow().0.clone();
+        let outcome = runtime::blocking(move || rebuild_extent(&folder, id, &segments, stretch, &deleted)).await;
+        self.counts.borrow_mut().extents_repaired += 1;
+        let loaded = match outcome {
+            Ok(loaded) => loaded,
+            Err(error) => return extent.repaired(Err(error)),
+        };
+        let mut by_queue: BTreeMap<(String, u32), Vec<LoadedRun>> = BTreeMap::new();
+        for run in loaded.runs {
+            by_queue.entry((run.topic.to_string(), run.queue_id.0)).or_default().push(LoadedRun {
+                first: run.first,
+                count: u64::from(run.count),
+                log_offset_first: LogOffset(run.log_offset_first),
+                memory: None,
+                extent: Some((extent.clone(), run.place)),
+            });
+        }
+        for queue in self.queues() {
+            let fresh = by_queue.remove(&(queue.topic().to_owned(), queue.id().0)).unwrap_or_default();
+            queue.replace_runs(extent, fresh);
+        }
+        extent.repaired(Ok(loaded.file));
+    }
+
+    /// Forgets a topic: its queues are gone at once, and stay gone after a restart. A topic made anew under the name
+    /// begins at queue offset 0.
+    pub async fn delete_topic(&self, topic: &str) -> Result<(), StorageError> {
+        let end = self.marks.appended();
+        self.queues.borrow_mut().remove_topic(topic);
+        let _turn = self.tables_turn.take().await;
+        let min = self.min_offset().0;
+        let (table, generation) = {
+            let mut deleted = self.deleted.borrow_mut();
+            deleted.0.topics.insert(topic.to_owned(), end);
+            // What was deleted before the first record that is left needs no note.
+            deleted.0.topics.retain(|_, end| *end > min);
+            deleted.1 += 1;
+            (deleted.0.clone(), deleted.1)
+        };
+        let path = self.folders.deleted_topics();
+        runtime::blocking(move || write_table(&path, generation, &table)).await
+    }
+
+    /// Removes whole segments that end at or in front of an offset, and what was derived from them. Segments that are
+    /// not yet in extents stay, as does the one that is written to.
+    pub async fn drop_segments_before(&self, offset: LogOffset) -> Result<DroppedSegments, StorageError> {
+        let bytes = self.options.segment_bytes;
+        let allowed = offset.0.min(self.extents_end.get()).min(self.marks.durable()) / bytes * bytes;
+        let min = self.min_offset();
+        if allowed <= min.0 {
+            return Ok(DroppedSegments { segments: 0, bytes: 0, min });
+        }
+        self.save_floors().await?;
+        let segments = self.segments.borrow_mut().take_before(allowed);
+        let extents = self.extents.take_before(allowed);
+        let min = self.min_offset();
+        for queue in self.queues() {
+            queue.drop_before(min).await?;
+        }
+        let mut paths: Vec<_> = segments.iter().map(|segment| segment.path.clone()).collect();
+        paths.extend(extents.iter().map(|extent| extent.path.clone()));
+        runtime::blocking(move || paths.iter().try_for_each(|path| disk::remove(path))).await?;
+        Ok(DroppedSegments { segments: segments.len(), bytes: segments.len() as u64 * bytes, min })
+    }
+
+    /// Notes where the offsets of all queues stand, in case all their messages go.
+    async fn save_floors(&self) -> Result<(), StorageError> {
+        let _turn = self.tables_turn.take().await;
+        let (table, generation) = {
+            let mut floors = self.floors.borrow_mut();
+            let log_end = self.marks.durable();
+            floors.0.topics.clear();
+            for queue in self.queues() {
+                // What is visible only: an appended record that a crash takes away has used no offset.
+                let floor = Floor { next: queue.max().0, log_end };
+                if floor.next > 0 {
+                    floors.0.topics.entry(queue.topic().to_owned()).or_default().insert(queue.id().0, floor);
+                }
+            }
+            floors.1 += 1;
+            (floors.0.clone(), floors.1)
+        };
+        let path = self.folders.queue_floors();
+        runtime::blocking(move || write_table(&path, generation, &table)).await
+    }
+
+    /// Stops in order: what was appended becomes durable, everything derived is stored, and the next start has nothing
+    /// to scan. Appends are refused from the beginning on.
+    pub async fn stop(&self) -> Result<(), StorageError> {
+        self.stopping.set(true);
+        let outcome = self.finish().await;
+        self.end_tasks().await;
+        outcome
+    }
+
+    async fn finish(&self) -> Result<(), StorageError> {
+        let end = self.marks.appended();
+        while self.marks.durable() < end {
+            if let Some(error) = self.marks.failure() {
+                return Err(error);
+            }
+            if self.full.borrow().is_some() && end > self.prepared.get() {
+                let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+                return Err(StorageError::io("write the end of", &self.folders.commit_log, full));
+            }
+            self.flush_wanted.notify();
+            runtime::clock::within(STOP_CHECK, self.marks.reached(end, Mark::Durable)).await;
+        }
+        self.cut().await?;
+        self.save_checkpoint(|checkpoint| {
+            checkpoint.durable = self.dispatched.get();
+            checkpoint.clean = true;
+        })
+        .await
+    }
+
+    /// Ends the tasks and waits for them.
+    pub(super) async fn end_tasks(&self) {
+        self.stopping.set(true);
+        self.ended.set(true);
+        while self.tasks.get() > 0 {
+            self.appended_more.notify();
+            self.flush_wanted.notify();
+            self.prepare_wanted.notify();
+            self.frontier_moved.notify();
+            self.cut_wanted.notify();
+            self.extents.damage_found.notify();
+            self.end_wanted.notify();
+            runtime::clock::within(STOP_CHECK, self.task_ended.notified()).await;
+        }
+    }
+}

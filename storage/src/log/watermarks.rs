@@ -1,0 +1,177 @@
+//! How far a log is appended, written and durable, and who waits for what.
+//!
+//! appended ≥ written ≥ durable, and none goes back. Waiters are kept in the order of the ends they wait for, so one
+//! step forward wakes all of them that it reaches and looks at no other.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use crate::error::StorageError;
+
+/// What a ticket can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The device has taken the record: it survives the end of the process.
+    Written,
+    /// The record survives a loss of power.
+    Durable,
+}
+
+struct Waiter {
+    end: u64,
+    waker: Waker,
+}
+
+#[derive(Default)]
+pub(crate) struct Watermarks {
+    appended: Cell<u64>,
+    written: Cell<u64>,
+    durable: Cell<u64>,
+    waiting_written: RefCell<VecDeque<Waiter>>,
+    waiting_durable: RefCell<VecDeque<Waiter>>,
+    failure: RefCell<Option<StorageError>>,
+}
+
+impl Watermarks {
+    /// All marks at the end of a recovered log.
+    pub(crate) fn at(end: u64) -> Watermarks {
+        let marks = Watermarks::default();
+        marks.appended.set(end);
+        marks.written.set(end);
+        marks.durable.set(end);
+        marks
+    }
+
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended.get()
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.written.get()
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.get()
+    }
+
+    pub(crate) fn advance_appended(&self, to: u64) {
+        assert!(to >= self.appended.get(), "appended goes back from {} to {to}", self.appended.get());
+        self.appended.set(to);
+    }
+
+    /// Moves the mark. Waiters sleep on until [`Watermarks::wake`]: first the records must be visible.
+    pub(crate) fn advance_written(&self, to: u64) {
+        assert!(to >= self.written.get(), "written goes back from {} to {to}", self.written.get());
+        assert!(to <= self.appended.get(), "written {to} is past appended {}", self.appended.get());
+        self.written.set(to);
+    }
+
+    /// As [`Watermarks::advance_written`].
+    pub(crate) fn advance_durable(&self, to: u64) {
+        assert!(to >= self.durable.get(), "durable goes back from {} to {to}", self.durable.get());
+        assert!(to <= self.written.get(), "durable {to} is past written {}", self.written.get());
+        self.durable.set(to);
+    }
+
+    pub(crate) fn wake(&self) {
+        wake_below(&self.waiting_written, self.written.get());
+        wake_below(&self.waiting_durable, self.durable.get());
+    }
+
+    /// Nothing will advance any more: all waiters get this error.
+    pub(crate) fn fail(&self, error: StorageError) {
+        self.failure.borrow_mut().get_or_insert(error);
+        wake_below(&self.waiting_written, u64::MAX);
+        wake_below(&self.waiting_durable, u64::MAX);
+    }
+
+    pub(crate) fn failure(&self) -> Option<StorageError> {
+        self.failure.borrow().clone()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.borrow().is_some()
+    }
+
+    pub(crate) async fn reached(&self, end: u64, mark: Mark) -> Result<(), StorageError> {
+        let (reached, waiting) = match mark {
+            Mark::Written => (&self.written, &self.waiting_written),
+            Mark::Durable => (&self.durable, &self.waiting_durable),
+        };
+        let mut registered: Option<Waker> = None;
+        poll_fn(|context| {
+            if reached.get() >= end {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(error) = &*self.failure.borrow() {
+                return Poll::Ready(Err(error.clone()));
+            }
+            if !registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                insert(&mut waiting.borrow_mut(), end, context.waker().clone());
+                registered = Some(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Tickets are waited for nearly in the order of their ends, so the place is found at the back.
+fn insert(waiting: &mut VecDeque<Waiter>, end: u64, waker: Waker) {
+    let mut place = waiting.len();
+    while place > 0 && waiting[place - 1].end > end {
+        place -= 1;
+    }
+    waiting.insert(place, Waiter { end, waker });
+}
+
+fn wake_below(waiting: &RefCell<VecDeque<Waiter>>, mark: u64) {
+    loop {
+        let mut list = waiting.borrow_mut();
+        if list.front().is_none_or(|waiter| waiter.end > mark) {
+            return;
+        }
+        let waiter = list.pop_front().expect("just seen");
+        drop(list);
+        waiter.waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    #[test]
+    fn waiters_are_woken_in_order_and_only_those_reached() {
+        runtime::run_here(async {
+            let marks = Rc::new(Watermarks::at(100));
+            marks.advance_appended(1000);
+            let order = Rc::new(RefCell::new(Vec::new()));
+            for end in [300, 200, 400] {
+                let (marks, order) = (marks.clone(), order.clone());
+                runtime::spawn(async move {
+                    marks.reached(end, Mark::Written).await.expect("written");
+                    order.borrow_mut().push(end);
+                });
+            }
+            runtime::yield_now().await;
+            marks.advance_written(350);
+            marks.wake();
+            for _ in 0..4 {
+                runtime::yield_now().await;
+            }
+            assert_eq!(*order.borrow(), [200, 300]);
+            let failed = {
+                let marks = marks.clone();
+                async move { marks.reached(400, Mark::Durable).await }
+            };
+            marks.fail(StorageError::Stopped { log: 0 });
+            assert!(failed.await.is_err());
+            assert!(marks.reached(350, Mark::Written).await.is_ok(), "what was reached stays reached");
+        })
+        .expect("an executor");
+    }
+}

@@ -1,0 +1,108 @@
+//! What a log is opened with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::LogId;
+use runtime::buffer::BLOCK_BYTES;
+
+use crate::error::StorageError;
+
+/// When a record counts as stored, and when consumers may see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushPolicy {
+    /// Once durable: it survives a loss of power.
+    Sync,
+    /// Once written to the device: it survives the end of the process. Made durable each flush interval.
+    Async,
+}
+
+/// Where the files of one log lie.
+#[derive(Clone, Debug)]
+pub struct LogFolders {
+    /// Queues, checkpoint and tables: `ROOT/log-NN`.
+    pub log: PathBuf,
+    /// The segments: `ROOT/log-NN/commitlog`, or a folder elsewhere.
+    pub commit_log: PathBuf,
+}
+
+impl LogFolders {
+    pub(crate) fn queues(&self) -> PathBuf {
+        self.log.join("queues")
+    }
+
+    pub(crate) fn checkpoint(&self) -> PathBuf {
+        self.log.join("checkpoint")
+    }
+
+    pub(crate) fn deleted_topics(&self) -> PathBuf {
+        self.log.join("deleted.json")
+    }
+
+    pub(crate) fn queue_floors(&self) -> PathBuf {
+        self.log.join("floors.json")
+    }
+}
+
+/// How far a recovery has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub log: LogId,
+    pub bytes_scanned: u64,
+    pub bytes_total: u64,
+}
+
+/// Called from a helper thread about once a second while a recovery scans.
+pub type ProgressCall = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// The smallest segment.
+pub const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+
+#[derive(Clone)]
+pub struct LogOptions {
+    /// A multiple of 4096, at least [`SEGMENT_BYTES_MIN`].
+    pub segment_bytes: u64,
+    pub flush: FlushPolicy,
+    /// Under [`FlushPolicy::Async`]: how long written bytes may wait for a flush.
+    pub flush_interval_ms: u64,
+    /// Memory for the newest bytes of the log. One slab is kept at least, and whatever is not yet written.
+    pub tail_cache_bytes: u64,
+    /// Bytes that may be appended and not yet written: beyond it appends are refused as busy.
+    pub unwritten_bytes_max: u64,
+    /// How far in front of the appends blocks are prepared.
+    pub prepare_ahead_bytes: u64,
+    /// A derived extent is cut after so many bytes of log …
+    pub extent_bytes: u64,
+    /// … or so many records.
+    pub extent_records: usize,
+    pub progress: Option<ProgressCall>,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
+            segment_bytes: 1 << 30,
+            flush: FlushPolicy::Sync,
+            flush_interval_ms: 500,
+            tail_cache_bytes: 256 << 20,
+            unwritten_bytes_max: 64 << 20,
+            prepare_ahead_bytes: 128 << 20,
+            extent_bytes: 64 << 20,
+            extent_records: 1_000_000,
+            progress: None,
+        }
+    }
+}
+
+impl LogOptions {
+    pub(crate) fn check(&self) -> Result<(), StorageError> {
+        if self.segment_bytes < SEGMENT_BYTES_MIN || !self.segment_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+            let what = format!(
+                "mappedFileSizeCommitLog={} is no multiple of {BLOCK_BYTES} from {SEGMENT_BYTES_MIN} on",
+                self.segment_bytes
+            );
+            return Err(StorageError::Options { what });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,291 @@
+//! The queues of a log: which record is which message.
+//!
+//! A queue is a list of runs of consecutive offsets. The last run grows as records become visible; older ones are
+//! frozen, then stored in a derived extent, then dropped from memory. Where records were lost, offsets are missing
+//! between two runs: readers pass over them, and no message ever changes its offset.
+
+mod active_index;
+mod entry;
+pub(crate) mod extent;
+pub(crate) mod extent_file;
+mod read;
+mod search_time;
+pub(crate) mod table;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::{LogOffset, QueueId, QueueOffset};
+
+pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder};
+pub use entry::{Entry, key_hash};
+pub(crate) use entry::{KeyEntry, key_hashes, tags_code};
+pub(crate) use extent::{Extent, Extents};
+pub use read::{Found, LogRange, QueueRead, ReadLimits};
+pub use search_time::Bound;
+pub(crate) use table::QueueTable;
+
+use crate::error::StorageError;
+
+/// A queue of a log, shared by all on its core. Stays valid when its topic is deleted, but is then empty for ever.
+pub type QueueRef = Rc<Queue>;
+
+pub struct Queue {
+    topic: Arc<str>,
+    id: QueueId,
+    /// In the order of their offsets; all in front of `active`.
+    runs: RefCell<VecDeque<Run>>,
+    active: RefCell<RunBuilder>,
+    /// The first offset that may still be read.
+    min: Cell<u64>,
+    /// The offset of the next record appended.
+    next: Cell<u64>,
+    deleted: Cell<bool>,
+    extents: Rc<Extents>,
+}
+
+/// Consecutive messages that get no more.
+struct Run {
+    first: u64,
+    count: u64,
+    /// Where the record of the first lies.
+    log_offset_first: LogOffset,
+    memory: Option<Arc<Vec<Entry>>>,
+    stored: Option<StoredPlace>,
+}
+
+#[derive(Clone)]
+struct StoredPlace {
+    extent: Rc<Extent>,
+    place: u64,
+}
+
+impl Queue {
+    pub(crate) fn new(topic: Arc<str>, id: QueueId, first: u64, extents: Rc<Extents>) -> Queue {
+        Queue {
+            topic,
+            id,
+            runs: RefCell::new(VecDeque::new()),
+            active: RefCell::new(RunBuilder::new(first)),
+            min: Cell::new(first),
+            next: Cell::new(first),
+            deleted: Cell::new(false),
+            extents,
+        }
+    }
+
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    pub(crate) fn topic_shared(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    pub fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// The first offset that can be read; equal to [`Queue::max`] when there is none.
+    pub fn min(&self) -> QueueOffset {
+        QueueOffset(self.min.get())
+    }
+
+    /// Behind the last visible message.
+    pub fn max(&self) -> QueueOffset {
+        QueueOffset(self.active.borrow().limit())
+    }
+
+    /// The offset that the next appended record gets.
+    pub fn next(&self) -> QueueOffset {
+        QueueOffset(self.next.get())
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.get()
+    }
+
+    pub(crate) fn advance_next(&self, count: u64) {
+        self.next.set(self.next.get() + count);
+    }
+
+    pub(crate) fn mark_deleted(&self) {
+        self.deleted.set(true);
+        self.runs.borrow_mut().clear();
+        let next = self.next.get();
+        *self.active.borrow_mut() = RunBuilder::new(next);
+        self.min.set(next);
+    }
+
+    /// A record became visible.
+    pub(crate) fn push_visible(&self, queue_offset: u64, entry: Entry) {
+        if self.deleted.get() {
+            return;
+        }
+        let mut active = self.active.borrow_mut();
+        let limit = active.limit();
+        assert!(queue_offset == limit, "{} {}: entry {queue_offset} follows {limit}", self.topic, self.id);
+        if let Some(last) = active.entries.last() {
+            assert!(entry.offset > last.offset, "{} {}: {entry:?} lies behind {last:?}", self.topic, self.id);
+        }
+        active.entries.push(entry);
+    }
+
+    /// Adds a recovered run. If its offsets do not follow those before, the older ones are of a former life.
+    pub(crate) fn load_run(&self, run: LoadedRun) {
+        let mut runs = self.runs.borrow_mut();
+        if runs.back().is_some_and(|last| last.first + last.count > run.first) {
+            runs.clear();
+        }
+        let limit = run.first + run.count;
+        runs.push_back(Run::from(run));
+        self.min.set(runs[0].first);
+        self.next.set(limit);
+        *self.active.borrow_mut() = RunBuilder::new(limit);
+    }
+
+    /// All messages of a queue may be gone, yet its offsets go on where they were.
+    pub(crate) fn raise_next(&self, floor: u64) {
+        if self.next.get() < floor {
+            self.next.set(floor);
+            let empty = self.runs.borrow().is_empty();
+            if empty {
+                self.min.set(floor);
+            }
+            let mut active = self.active.borrow_mut();
+            assert!(active.entries.is_empty(), "floors are raised before records are appended");
+            *active = RunBuilder::new(floor);
+        }
+    }
+
+    /// Ends the growing run: its entries are to be stored.
+    pub(crate) fn freeze(&self) {
+        let mut active = self.active.borrow_mut();
+        if active.entries.is_empty() {
+            return;
+        }
+        let limit = active.limit();
+        let full = std::mem::replace(&mut *active, RunBuilder::new(limit));
+        let entries = Arc::new(full.entries);
+        self.runs.borrow_mut().push_back(Run {
+            first: full.first,
+            count: entries.len() as u64,
+            log_offset_first: entries[0].offset,
+            memory: Some(entries),
+            stored: None,
+        });
+    }
+
+    /// The frozen runs that lie in no extent yet.
+    pub(crate) fn unstored(&self) -> Vec<(u64, Arc<Vec<Entry>>)> {
+        let runs = self.runs.borrow();
+        let unstored = runs.iter().filter(|run| run.stored.is_none());
+        unstored.map(|run| (run.first, run.memory.clone().expect("a run lies in memory or in an extent"))).collect()
+    }
+
+    /// An extent was made anew: its runs are these now. Records that are damaged meanwhile have left it.
+    pub(crate) fn replace_runs(&self, extent: &Rc<Extent>, fresh: Vec<LoadedRun>) {
+        if self.deleted.get() {
+            return;
+        }
+        let mut runs = self.runs.borrow_mut();
+        let of_extent = |run: &Run| run.stored.as_ref().is_some_and(|stored| Rc::ptr_eq(&stored.extent, extent));
+        let at = runs.iter().position(of_extent).unwrap_or(runs.len());
+        runs.retain(|run| !of_extent(run));
+        for (number, run) in fresh.into_iter().enumerate() {
+            runs.insert(at + number, Run::from(run));
+        }
+        let sorted = runs.iter().zip(runs.iter().skip(1)).all(|(run, next)| run.first + run.count <= next.first);
+        assert!(sorted, "{} {}: runs overlap after a repair", self.topic, self.id);
+    }
+
+    /// The run that begins at `first` now lies in an extent, or at another place of it.
+    pub(crate) fn attach(&self, first: u64, extent: &Rc<Extent>, place: u64) {
+        let mut runs = self.runs.borrow_mut();
+        let Ok(at) = runs.binary_search_by_key(&first, |run| run.first) else { return };
+        runs[at].stored = Some(StoredPlace { extent: extent.clone(), place });
+    }
+
+    /// Gives up the decoded entries of extents in front of `log_offset`; they are read again when asked for.
+    pub(crate) fn shed_memory(&self, log_offset: u64) {
+        for run in self.runs.borrow_mut().iter_mut() {
+            let Some(stored) = &run.stored else { return };
+            if stored.extent.limit > log_offset {
+                return;
+            }
+            run.memory = None;
+        }
+    }
+
+    /// The log lost everything in front of `log_min`: so does the queue.
+    pub(crate) async fn drop_before(&self, log_min: LogOffset) -> Result<(), StorageError> {
+        loop {
+            let first = {
+                let mut runs = self.runs.borrow_mut();
+                // A run whose successor begins in front of the limit lies wholly in front of it.
+                while runs.len() > 1 && runs[1].log_offset_first <= log_min {
+                    runs.pop_front();
+                }
+                match runs.front() {
+                    None => None,
+                    Some(run) if run.log_offset_first >= log_min => {
+                        self.min.set(run.first.max(self.min.get()));
+                        return Ok(());
+                    }
+                    Some(run) => Some((run.first, run.count)),
+                }
+            };
+            let Some((first, count)) = first else { break };
+            let (mut low, mut high) = (first, first + count);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                let in_front = match self.entry(QueueOffset(middle)).await? {
+                    Some(entry) => entry.offset < log_min,
+                    None => true,
+                };
+                if in_front {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            let mut runs = self.runs.borrow_mut();
+            if low < first + count {
+                self.min.set(low.max(self.min.get()));
+                return Ok(());
+            }
+            if runs.front().is_some_and(|run| run.first == first) {
+                runs.pop_front();
+            }
+        }
+        let active = self.active.borrow();
+        let skip = active.entries.partition_point(|entry| entry.offset < log_min);
+        self.min.set((active.first + skip as u64).max(self.min.get()));
+        Ok(())
+    }
+
+    /// Whether a message of it can still be read.
+    pub fn is_empty(&self) -> bool {
+        self.min() == self.max()
+    }
+}
+
+/// A run found by recovery.
+pub(crate) struct LoadedRun {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    pub(crate) log_offset_first: LogOffset,
+    pub(crate) memory: Option<Arc<Vec<Entry>>>,
+    pub(crate) extent: Option<(Rc<Extent>, u64)>,
+}
+
+impl From<LoadedRun> for Run {
+    fn from(run: LoadedRun) -> Run {
+        let stored = run.extent.map(|(extent, place)| StoredPlace { extent, place });
+        assert!(stored.is_some() || run.memory.is_some(), "a run that lies nowhere");
+        let LoadedRun { first, count, log_offset_first, memory, .. } = run;
+        Run { first, count, log_offset_first, memory, stored }
+    }
+}

@@ -1,0 +1,122 @@
+//! What is derived from the newest stretch of a log and not stored yet, and the same while it is rebuilt.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{LogId, LogOffset, QueueId};
+use remoting::record::RecordView;
+
+use super::entry::{Entry, KeyEntry, key_hashes, tags_code};
+use super::extent_file::{ContentRun, ExtentContent};
+
+/// A growing run of one queue.
+#[derive(Debug)]
+pub(crate) struct RunBuilder {
+    pub(crate) first: u64,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl RunBuilder {
+    pub(crate) fn new(first: u64) -> RunBuilder {
+        RunBuilder { first, entries: Vec::new() }
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+}
+
+/// The keys of the records that no extent holds yet. Searched from its end: cheap to fill, and bounded by an extent.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveIndex {
+    pub(crate) keys: Vec<KeyEntry>,
+    pub(crate) records: usize,
+    /// The keys of the extent that is being written.
+    pub(crate) frozen: Option<Arc<Vec<KeyEntry>>>,
+}
+
+impl ActiveIndex {
+    /// All keys of a hash, oldest first.
+    pub(crate) fn find(&self, hash: u64) -> Vec<KeyEntry> {
+        let frozen = self.frozen.iter().flat_map(|keys| keys.iter());
+        frozen.chain(&self.keys).filter(|key| key.hash == hash).copied().collect()
+    }
+
+    /// The extent could not be stored: its keys belong to the growing part again.
+    pub(crate) fn thaw(&mut self) {
+        if let Some(frozen) = self.frozen.take() {
+            let newer = std::mem::replace(&mut self.keys, Arc::unwrap_or_clone(frozen));
+            self.keys.extend(newer);
+        }
+    }
+
+    /// Store time of the oldest record that has a key, to the second.
+    pub(crate) fn store_ms_first(&self) -> Option<u64> {
+        let frozen = self.frozen.iter().flat_map(|keys| keys.iter());
+        frozen.chain(&self.keys).next().map(|key| u64::from(key.store_seconds) * 1000)
+    }
+
+    /// Begins the next stretch, and keeps the keys findable until their extent is there.
+    pub(crate) fn freeze(&mut self) -> Arc<Vec<KeyEntry>> {
+        assert!(self.frozen.is_none(), "one extent is written at a time");
+        let keys = Arc::new(std::mem::take(&mut self.keys));
+        self.records = 0;
+        self.frozen = Some(keys.clone());
+        keys
+    }
+}
+
+/// Derives entries and keys from records that are read again.
+pub(crate) struct IndexBuilder {
+    log: LogId,
+    pub(crate) start: u64,
+    runs: BTreeMap<(Arc<str>, u32), Vec<RunBuilder>>,
+    keys: Vec<KeyEntry>,
+    pub(crate) records: usize,
+    scratch: String,
+}
+
+impl IndexBuilder {
+    pub(crate) fn new(log: LogId, start: u64) -> IndexBuilder {
+        IndexBuilder { log, start, runs: BTreeMap::new(), keys: Vec::new(), records: 0, scratch: String::new() }
+    }
+
+    pub(crate) fn push(&mut self, view: &RecordView<'_>, offset: LogOffset) {
+        let store_timestamp_ms = view.store_timestamp_ms().max(0) as u64;
+        let bytes = view.total_bytes() as u32;
+        let entry =
+            Entry { offset, bytes, tags_code: tags_code(view.sys_flag(), view.properties()), store_timestamp_ms };
+        let queue_offset = view.queue_offset().0;
+        let key: (Arc<str>, u32) = (view.topic().into(), view.queue_id().0);
+        let runs = self.runs.entry(key).or_default();
+        match runs.last_mut() {
+            Some(run) if run.limit() == queue_offset => run.entries.push(entry),
+            last => {
+                // Offsets that begin anew belong to a topic that was deleted and made again.
+                if last.is_some_and(|run| queue_offset < run.limit()) {
+                    runs.clear();
+                }
+                runs.push(RunBuilder { first: queue_offset, entries: vec![entry] });
+            }
+        }
+        let keys = &mut self.keys;
+        key_hashes(&mut self.scratch, view.topic(), view.properties(), |hash| {
+            keys.push(KeyEntry { hash, offset: offset.0, bytes, store_seconds: (store_timestamp_ms / 1000) as u32 });
+        });
+        self.records += 1;
+    }
+
+    /// All of it, up to `limit`.
+    pub(crate) fn finish(self, limit: u64) -> ExtentContent {
+        let mut runs = Vec::new();
+        for ((topic, queue_id), queue_runs) in self.runs {
+            runs.extend(queue_runs.into_iter().map(|run| ContentRun {
+                topic: topic.clone(),
+                queue_id: QueueId(queue_id),
+                first: run.first,
+                entries: Arc::new(run.entries),
+            }));
+        }
+        ExtentContent { log: self.log, start: self.start, limit, runs, keys: self.keys }
+    }
+}

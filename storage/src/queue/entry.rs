@@ -1,0 +1,82 @@
+//! What is derived from a record: its entry in a queue and its keys.
+
+use base::{LogOffset, java_string_hash, stable_hash};
+use remoting::properties;
+use remoting::record::sys_flag;
+
+/// One message of a queue. 28 bytes in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub offset: LogOffset,
+    /// Bytes of the record.
+    pub bytes: u32,
+    /// Java's hash of the tag, or 0 without one.
+    pub tags_code: i64,
+    pub store_timestamp_ms: u64,
+}
+
+impl Entry {
+    /// Behind the record.
+    pub fn limit(&self) -> LogOffset {
+        self.offset.plus(u64::from(self.bytes))
+    }
+}
+
+/// One key of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyEntry {
+    pub(crate) hash: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    /// Seconds since 1970.
+    pub(crate) store_seconds: u32,
+}
+
+/// The tags code of a record with these flags and properties.
+pub(crate) fn tags_code(flags: i32, text: &str) -> i64 {
+    if flags & sys_flag::MULTI_TAGS != 0 {
+        return 0;
+    }
+    properties::get(text, properties::TAGS).map_or(0, |tags| i64::from(java_string_hash(tags)))
+}
+
+/// The hash under which a key of a topic is found.
+pub fn key_hash(topic: &str, key: &str) -> u64 {
+    hash_in(&mut String::with_capacity(topic.len() + 1 + key.len()), topic, key)
+}
+
+/// As [`key_hash`], with a text that is used again and again.
+fn hash_in(scratch: &mut String, topic: &str, key: &str) -> u64 {
+    scratch.clear();
+    scratch.push_str(topic);
+    scratch.push('#');
+    scratch.push_str(key);
+    stable_hash(scratch)
+}
+
+/// The hashes of all keys of a record: its unique key, and each of its keys.
+pub(crate) fn key_hashes(scratch: &mut String, topic: &str, text: &str, mut each: impl FnMut(u64)) {
+    if let Some(unique) = properties::get(text, properties::UNIQUE_KEY) {
+        each(hash_in(scratch, topic, unique));
+    }
+    for key in properties::keys(text) {
+        each(hash_in(scratch, topic, key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_and_keys_are_found() {
+        let text = "KEYS\u{1}a  b\u{2}UNIQ_KEY\u{1}u\u{2}TAGS\u{1}TagA\u{2}";
+        assert_eq!(tags_code(0, text), 2_598_919);
+        assert_eq!(tags_code(sys_flag::MULTI_TAGS, text), 0);
+        assert_eq!(tags_code(0, ""), 0);
+        assert_eq!(tags_code(0, "TAGS\u{1}消息\u{2}"), i64::from(java_string_hash("消息")));
+        let mut hashes = Vec::new();
+        key_hashes(&mut String::new(), "T", text, |hash| hashes.push(hash));
+        assert_eq!(hashes, [key_hash("T", "u"), key_hash("T", "a"), key_hash("T", "b")]);
+    }
+}

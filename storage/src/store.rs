@@ -1,0 +1,216 @@
+//! The folder of a store: who uses it, what it was made with, and whether it was left in order.
+//!
+//! ```text
+//! ROOT/lock                  held by the process that uses the store
+//! ROOT/store.json            format version and number of logs, fixed when the store is made
+//! ROOT/abort                 there while the store is in use: a stop in order removes it
+//! ROOT/config/*.json         tables of whoever uses the store
+//! ROOT/log-NN/               one log; its segments in commitlog/, or in the same folder under another root
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::LogId;
+use runtime::file::{DirectFile, FileLock};
+use runtime::table_file;
+use serde::{Deserialize, Serialize};
+
+use crate::disk;
+use crate::error::{IoContext, StorageError};
+use crate::options::LogFolders;
+
+const FORMAT_VERSION: u32 = 1;
+/// A log's number is part of a message's offset on the wire, where it must not become negative.
+const LOGS_MAX: u16 = 1 << 15;
+
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    pub root: PathBuf,
+    /// Where the segments lie, if not under the root: each log in its own folder there.
+    pub commit_log_root: Option<PathBuf>,
+    /// How many logs are asked for. `None`: as many as the store has.
+    pub logs: Option<u16>,
+    /// How many logs a new store gets if none are asked for.
+    pub logs_if_new: u16,
+}
+
+/// Something that works, but not as well as it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreWarning {
+    /// The file system refuses direct I/O: records go through the page cache.
+    NoDirectIo { folder: PathBuf },
+    /// The process before this one did not stop in order: logs are recovered.
+    NotStopped,
+}
+
+impl std::fmt::Display for StoreWarning {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoreWarning::NoDirectIo { folder } => write!(
+                out,
+                "{} lies on a file system without direct I/O: writes go through the page cache and take longer; \
+                 use ext4 or XFS on a local disk",
+                folder.display()
+            ),
+            StoreWarning::NotStopped => write!(out, "the store was not stopped in order the last time: recovering"),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoreTable {
+    format_version: u32,
+    logs: u16,
+}
+
+/// A store in use by this process.
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    commit_log_root: Option<PathBuf>,
+    logs: u16,
+    warnings: Vec<StoreWarning>,
+    _lock: FileLock,
+}
+
+impl Store {
+    /// Takes a store, or makes a new one. Blocks.
+    ///
+    /// # Errors
+    /// When another process uses it, it has another number of logs or a newer format, or the folder cannot be used.
+    pub fn open(options: StoreOptions) -> Result<Store, StorageError> {
+        let StoreOptions { root, commit_log_root, logs, logs_if_new } = options;
+        disk::make_folder(&root)?;
+        let lock_path = root.join("lock");
+        let lock = FileLock::try_take(&lock_path).context("lock", &lock_path)?;
+        let Some(lock) = lock else { return Err(StorageError::Locked { root, file: lock_path }) };
+        let logs = settle_logs(&root, logs, logs_if_new)?;
+        let mut warnings = Vec::new();
+        let segments_root = commit_log_root.as_deref().unwrap_or(&root);
+        disk::make_folder(segments_root)?;
+        if !takes_direct_io(segments_root)? {
+            warnings.push(StoreWarning::NoDirectIo { folder: segments_root.to_owned() });
+        }
+        let abort = root.join("abort");
+        if abort.exists() {
+            warnings.push(StoreWarning::NotStopped);
+        } else {
+            disk::write_whole(&abort, std::process::id().to_string().as_bytes()).context("make", &abort)?;
+        }
+        disk::make_folder(&root.join("config"))?;
+        Ok(Store { root, commit_log_root, logs, warnings, _lock: lock })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn logs(&self) -> u16 {
+        self.logs
+    }
+
+    pub fn warnings(&self) -> &[StoreWarning] {
+        &self.warnings
+    }
+
+    /// Where a table of the store's user lies: `ROOT/config/NAME`.
+    pub fn config_file(&self, name: &str) -> PathBuf {
+        self.root.join("config").join(name)
+    }
+
+    pub fn log_folders(&self, log: LogId) -> LogFolders {
+        assert!(log.0 < self.logs, "log {log} of {}", self.logs);
+        let name = format!("log-{:02}", log.0);
+        let folder = self.root.join(&name);
+        let commit_log = match &self.commit_log_root {
+            Some(other) => other.join(&name),
+            None => folder.join("commitlog"),
+        };
+        LogFolders { log: folder, commit_log }
+    }
+
+    /// Notes that all logs were stopped in order. Blocks.
+    pub fn close(self) -> Result<(), StorageError> {
+        disk::remove(&self.root.join("abort"))
+    }
+}
+
+fn settle_logs(root: &Path, wanted: Option<u16>, if_new: u16) -> Result<u16, StorageError> {
+    let path = root.join("store.json");
+    if let Some(stored) = table_file::read(&path).context("read", &path)? {
+        let table: StoreTable = serde_json::from_str(&stored.text).map_err(|error| StorageError::Damaged {
+            file: path.clone(),
+            offset: None,
+            what: error.to_string(),
+        })?;
+        if table.format_version > FORMAT_VERSION {
+            let found = table.format_version;
+            return Err(StorageError::FormatVersion { file: path, found, known: FORMAT_VERSION });
+        }
+        return match wanted {
+            Some(wanted) if wanted != table.logs => {
+                Err(StorageError::LogCount { root: root.to_owned(), found: table.logs, wanted })
+            }
+            _ => Ok(table.logs),
+        };
+    }
+    if root.join("log-00").exists() {
+        let what = "it is missing, but logs are there: restore it, or use a new store".to_owned();
+        return Err(StorageError::Damaged { file: path, offset: None, what });
+    }
+    let logs = wanted.unwrap_or(if_new);
+    if logs == 0 || logs > LOGS_MAX {
+        return Err(StorageError::Options { what: format!("a store has 1 to {LOGS_MAX} logs, not {logs}") });
+    }
+    let table = StoreTable { format_version: FORMAT_VERSION, logs };
+    let text = serde_json::to_string(&table).expect("two numbers can be written");
+    table_file::write(&path, 1, &text).context("write", &path)?;
+    Ok(logs)
+}
+
+/// Tries direct I/O with a file of one block.
+fn takes_direct_io(folder: &Path) -> Result<bool, StorageError> {
+    let path = folder.join("direct-io-probe");
+    disk::remove(&path)?;
+    let file = DirectFile::create(&path, runtime::buffer::BLOCK_BYTES as u64).context("make", &path)?;
+    let direct = file.is_direct();
+    fs::remove_file(&path).context("remove", &path)?;
+    Ok(direct)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::file::TempFolder;
+
+    fn options(root: &Path, logs: Option<u16>) -> StoreOptions {
+        StoreOptions { root: root.to_owned(), commit_log_root: None, logs, logs_if_new: 2 }
+    }
+
+    #[test]
+    fn a_store_keeps_its_number_of_logs_and_one_user() {
+        let folder = TempFolder::new("store");
+        let root = folder.path().join("deep/store");
+        let store = Store::open(options(&root, Some(4))).expect("made");
+        assert_eq!((store.logs(), store.warnings().contains(&StoreWarning::NotStopped)), (4, false));
+        assert!(matches!(Store::open(options(&root, None)), Err(StorageError::Locked { .. })));
+        drop(store);
+        let store = Store::open(options(&root, None)).expect("opened");
+        assert_eq!((store.logs(), store.warnings().contains(&StoreWarning::NotStopped)), (4, true));
+        store.close().expect("closed");
+        let error = Store::open(options(&root, Some(3))).expect_err("another number");
+        assert!(error.to_string().contains("made with 4 logs and cannot be opened with 3"), "{error}");
+        let store = Store::open(options(&root, Some(4))).expect("opened");
+        assert!(!store.warnings().contains(&StoreWarning::NotStopped));
+        assert!(store.log_folders(LogId(3)).commit_log.ends_with("log-03/commitlog"));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_told() {
+        let folder = TempFolder::new("store");
+        std::fs::write(folder.path().join("file"), "x").expect("a file");
+        let error = Store::open(options(&folder.path().join("file/store"), None)).expect_err("not a folder");
+        assert!(error.to_string().starts_with("cannot make the folder"), "{error}");
+    }
+}
