@@ -108,7 +108,7 @@ pub struct Command {
     pub encoding: HeaderEncoding,
 }
 
-/// Bytes that are a frame but no command. The connection must be closed.
+/// Bytes that are a frame but no command. The connection must be closed. `at` counts from the header word.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     #[error("a frame of {frame_bytes} bytes has no room for its header word")]
@@ -183,7 +183,7 @@ impl Command {
     ///
     /// # Errors
     /// When the header is not one; the connection it came from cannot be trusted any more.
-    pub fn decode(mut frame: Bytes) -> Result<Command, DecodeError> {
+    pub fn decode(frame: Bytes) -> Result<Command, DecodeError> {
         let frame_bytes = frame.len();
         let Some(word) = frame.first_chunk::<HEADER_WORD_BYTES>() else {
             return Err(DecodeError::FrameTooShort { frame_bytes });
@@ -193,15 +193,12 @@ impl Command {
         if header_bytes > available_bytes {
             return Err(DecodeError::HeaderTooLong { header_bytes, available_bytes });
         }
-        let body = frame.split_off(HEADER_WORD_BYTES + header_bytes);
-        let header = frame.split_off(HEADER_WORD_BYTES);
-        let mut command = match tag {
-            0 => command_json::decode(header)?,
-            1 => command_compact::decode(header)?,
-            tag => return Err(DecodeError::UnknownEncoding { tag }),
-        };
-        command.body = body;
-        Ok(command)
+        let header_limit = HEADER_WORD_BYTES + header_bytes;
+        match tag {
+            0 => command_json::decode(frame, header_limit),
+            1 => command_compact::decode(frame, header_limit),
+            tag => Err(DecodeError::UnknownEncoding { tag }),
+        }
     }
 
     /// Appends length word, header word and header for a body of `body_bytes`, which the caller sends behind it.
@@ -319,7 +316,7 @@ mod tests {
                 Bytes::from_static(&[0, 0, 0, 9, b'{']),
                 DecodeError::HeaderTooLong { header_bytes: 9, available_bytes: 1 },
             ),
-            (frame_of(0, b"{\"remark\":\"\xc3\x28\"}", b""), DecodeError::NotText { at: 11 }),
+            (frame_of(0, b"{\"remark\":\"\xc3\x28\"}", b""), DecodeError::NotText { at: 15 }),
         ];
         for (frame, error) in cases {
             assert_eq!(Command::decode(frame).unwrap_err(), error);

@@ -13,6 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::code::request;
 use crate::command::{Command, DecodeError, FLAG_RESPONSE, HeaderEncoding, Language};
 use crate::fields::{FIELDS_MAX, Fields, Span};
+use crate::frame::HEADER_WORD_BYTES;
 use crate::text::Text;
 
 /// What the 16 bits of the code have lost of a request code above 196,608.
@@ -20,7 +21,8 @@ const CODE_WRAPPED: i32 = 3 << 16;
 
 /// A cursor over the header that knows where it is, for errors.
 struct Reader<'a> {
-    header: &'a Bytes,
+    /// The frame up to the end of its header.
+    header: &'a [u8],
     at: usize,
 }
 
@@ -56,24 +58,24 @@ impl Reader<'_> {
     }
 }
 
-/// Reads a header. The command's body is left empty.
-pub(crate) fn decode(header: Bytes) -> Result<Command, DecodeError> {
-    let header_bytes = header.len();
-    let mut reader = Reader { header: &header, at: 0 };
+/// Reads a frame whose header goes from its word to `header_limit` and whose body follows.
+pub(crate) fn decode(frame: Bytes, header_limit: usize) -> Result<Command, DecodeError> {
+    let body = frame.slice(header_limit..);
+    let mut fields = Fields::for_frame();
+    let mut reader = Reader { header: &frame[..header_limit], at: HEADER_WORD_BYTES };
     let code = i32::from(reader.i16()?);
     let language = Language::from_ordinal(i64::from(reader.take::<1>()?[0]));
     let version = i32::from(reader.i16()?);
     let opaque = reader.i32()?;
     let flag = reader.i32()?;
     let remark_bytes = reader.i32()?;
-    let remark = reader.text(i64::from(remark_bytes), header_bytes)?;
+    let remark = reader.text(i64::from(remark_bytes), header_limit)?;
     let fields_bytes = reader.i32()?;
     let fields_start = reader.at;
-    if fields_bytes < 0 || fields_bytes as usize > header_bytes - fields_start {
+    if fields_bytes < 0 || fields_bytes as usize > header_limit - fields_start {
         return Err(DecodeError::Compact { at: fields_start, what: "the fields are longer than what is left" });
     }
     let limit = fields_start + fields_bytes as usize;
-    let mut fields = Fields::in_frame(header.clone());
     while reader.at < limit {
         let name_bytes = reader.i16()?;
         let name = reader.text(i64::from(name_bytes), limit)?;
@@ -84,16 +86,17 @@ pub(crate) fn decode(header: Bytes) -> Result<Command, DecodeError> {
         }
         fields.push_spans(name, value);
     }
-    let remark: Text = fields.text_of(remark);
+    fields.lie_in(frame);
+    let remark = (remark_bytes > 0).then(|| fields.text_of(remark));
     Ok(Command {
         code: unwrapped(code, flag),
         language,
         version,
         opaque,
         flag,
-        remark: (!remark.is_empty()).then_some(remark),
+        remark,
         fields,
-        body: Bytes::new(),
+        body,
         encoding: HeaderEncoding::Compact,
     })
 }
@@ -149,10 +152,16 @@ mod tests {
         out.freeze()
     }
 
+    fn decoded(header: &Bytes) -> Result<Command, DecodeError> {
+        let frame = [&[0; HEADER_WORD_BYTES][..], header].concat();
+        let limit = frame.len();
+        decode(Bytes::from(frame), limit)
+    }
+
     #[test]
     fn a_header_by_hand_is_understood() {
         let fields = b"\0\x05topic\0\0\0\x01T\0\x07queueId\0\0\0\x02-1";
-        let command = decode(header(10, 2, b"", fields)).unwrap();
+        let command = decoded(&header(10, 2, b"", fields)).unwrap();
         assert_eq!((command.code, command.language, command.version), (10, Language::Go, 317));
         assert_eq!((command.opaque, command.remark.clone(), command.is_oneway()), (-5, None, true));
         assert_eq!(command.fields.iter().collect::<Vec<_>>(), [("topic", "T"), ("queueId", "-1")]);
@@ -166,19 +175,19 @@ mod tests {
         for (code, flag, meant) in
             [(3442, 0, 200_050), (3543, 0, 200_151), (3442, 1, 3442), (310, 0, 310), (-1000, 1, -1000)]
         {
-            assert_eq!(decode(header(code, flag, b"", b"")).unwrap().code, meant);
+            assert_eq!(decoded(&header(code, flag, b"", b"")).unwrap().code, meant);
         }
     }
 
     #[test]
     fn every_cut_is_refused() {
         let whole = header(10, 0, b"remark", b"\0\x05topic\0\0\0\x01T");
-        assert!(decode(whole.clone()).is_ok());
+        assert!(decoded(&whole).is_ok());
         for bytes in 0..whole.len() {
-            assert!(decode(whole.slice(..bytes)).is_err(), "{bytes} of {} bytes", whole.len());
+            assert!(decoded(&whole.slice(..bytes)).is_err(), "{bytes} of {} bytes", whole.len());
         }
         for wrong in [&b"\0\x05top"[..], b"\xff\xff", b"\0\x01t\x7f\xff\xff\xff", b"\0\x01t\xff\xff\xff\xff", b"\0"] {
-            assert!(decode(header(10, 0, b"", wrong)).is_err(), "{wrong:?}");
+            assert!(decoded(&header(10, 0, b"", wrong)).is_err(), "{wrong:?}");
         }
     }
 }

@@ -8,43 +8,55 @@ use std::fmt;
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::decimal::Decimal;
+use crate::decimal::{self, Decimal};
 use crate::text::Text;
 
 /// Fields of one command. More are refused when a frame is decoded; the largest real header has 25.
 pub const FIELDS_MAX: usize = 1024;
 /// Room taken at once for the fields of a frame: that of a send.
 const FIELDS_USUAL: usize = 16;
+/// Room taken at once for the texts of fields that are pushed: that of a reply.
+const OWN_BYTES_USUAL: usize = 224;
 /// Bytes of a wrong value that an error repeats.
 const VALUE_SHOWN_BYTES_MAX: usize = 64;
 
-/// Where a text lies: in the frame, or in `own`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    start: u32,
-    bytes: u32,
-    in_frame: bool,
-}
+/// Where a text lies: start and bytes, and in the top bit whether that is in the frame or in `own`. Packed, because a
+/// frame has dozens of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(u64);
+
+const SPAN_IN_FRAME: u64 = 1 << 63;
+const SPAN_BYTES_BITS: u32 = 32;
 
 impl Span {
+    #[inline]
     pub(crate) fn in_frame(start: usize, bytes: usize) -> Span {
-        Span { start: start as u32, bytes: bytes as u32, in_frame: true }
+        Span(SPAN_IN_FRAME | (start as u64) << SPAN_BYTES_BITS | bytes as u64)
     }
 
+    /// # Panics
+    /// When one command's fields are longer than 2 GiB.
+    #[inline]
+    fn in_own(start: usize, end: usize) -> Span {
+        assert!(end <= i32::MAX as usize, "fields of {end} bytes");
+        Span((start as u64) << SPAN_BYTES_BITS | (end - start) as u64)
+    }
+
+    #[inline]
+    fn is_in_frame(self) -> bool {
+        self.0 & SPAN_IN_FRAME != 0
+    }
+
+    #[inline]
     fn range(self) -> std::ops::Range<usize> {
-        self.start as usize..self.start as usize + self.bytes as usize
+        let start = ((self.0 & !SPAN_IN_FRAME) >> SPAN_BYTES_BITS) as usize;
+        start..start + self.0 as u32 as usize
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Name {
-    Static(&'static str),
-    Stored(Span),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    name: Name,
+    name: Span,
     value: Span,
 }
 
@@ -87,9 +99,14 @@ impl Fields {
         Fields::default()
     }
 
-    /// Fields whose texts are spans of `frame`, of which the decoder has checked that they are UTF-8.
-    pub(crate) fn in_frame(frame: Bytes) -> Fields {
-        Fields { frame, own: String::new(), entries: Vec::with_capacity(FIELDS_USUAL) }
+    /// Room for the fields of a frame, which a decoder fills with spans and then puts under them.
+    pub(crate) fn for_frame() -> Fields {
+        Fields { frame: Bytes::new(), own: String::new(), entries: Vec::with_capacity(FIELDS_USUAL) }
+    }
+
+    /// Gives the fields the frame that their spans are of. The decoder has checked that they are UTF-8.
+    pub(crate) fn lie_in(&mut self, frame: Bytes) {
+        self.frame = frame;
     }
 
     pub fn len(&self) -> usize {
@@ -102,22 +119,22 @@ impl Fields {
 
     /// Adds a field at the end.
     pub fn push(&mut self, name: &'static str, value: impl ToFieldText) {
-        if self.entries.capacity() == 0 {
-            self.entries.reserve(FIELDS_USUAL / 2);
-        }
-        let start = self.own.len();
-        value.write_to(&mut self.own);
-        let value = self.own_span(start);
-        self.entries.push(Entry { name: Name::Static(name), value });
+        self.push_named(name, value);
     }
 
     /// As [`Fields::push`], for names known only at run time, such as those of a relayed request.
     pub fn push_named(&mut self, name: &str, value: impl ToFieldText) {
-        let name = self.store(name);
-        let start = self.own.len();
+        if self.entries.capacity() == 0 {
+            self.entries.reserve(FIELDS_USUAL);
+            self.own.reserve(OWN_BYTES_USUAL);
+        }
+        let name_start = self.own.len();
+        self.own.push_str(name);
+        let value_start = self.own.len();
         value.write_to(&mut self.own);
-        let value = self.own_span(start);
-        self.entries.push(Entry { name: Name::Stored(name), value });
+        let name = Span::in_own(name_start, value_start);
+        let value = Span::in_own(value_start, self.own.len());
+        self.entries.push(Entry { name, value });
     }
 
     /// Makes `name` have this value and no other.
@@ -129,7 +146,7 @@ impl Fields {
     /// Takes every entry of that name away.
     pub fn remove(&mut self, name: &str) {
         let mut entries = std::mem::take(&mut self.entries);
-        entries.retain(|entry| self.name_bytes(entry) != name.as_bytes());
+        entries.retain(|entry| self.bytes_of(entry.name) != name.as_bytes());
         self.entries = entries;
     }
 
@@ -163,82 +180,70 @@ impl Fields {
 
     /// Names and values in the order they came.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|entry| (self.name_of(entry), self.str_of(entry.value)))
+        self.entries.iter().map(|entry| (self.str_of(entry.name), self.str_of(entry.value)))
     }
 
     /// Reads the value of the field number `index`, for headers that walk the fields once.
+    #[inline]
     pub(crate) fn read_at<T: FromField>(&self, index: usize, name: &'static str) -> Result<T, FieldError> {
-        self.read(&self.entries[index], name)
+        self.read(self.entries[index], name)
     }
 
-    /// The name of the field number `index` as bytes.
-    pub(crate) fn name_bytes_at(&self, index: usize) -> &[u8] {
-        self.name_bytes(&self.entries[index])
+    /// The names in their order, as bytes.
+    #[inline]
+    pub(crate) fn names_bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries.iter().map(|entry| self.bytes_of(entry.name))
     }
 
     /// Names and values as bytes, for the encoders.
+    #[inline]
     pub(crate) fn iter_bytes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.entries.iter().map(|entry| (self.name_bytes(entry), self.bytes_of(entry.value)))
+        self.entries.iter().map(|entry| (self.bytes_of(entry.name), self.bytes_of(entry.value)))
     }
 
+    #[inline]
     pub(crate) fn push_spans(&mut self, name: Span, value: Span) {
-        self.entries.push(Entry { name: Name::Stored(name), value });
+        self.entries.push(Entry { name, value });
     }
 
     /// The string that unescaped texts are written into; [`Fields::own_span`] then names what was added.
+    #[inline]
     pub(crate) fn own_mut(&mut self) -> &mut String {
         &mut self.own
     }
 
     /// What was added to `own` since it was `start` long.
+    #[inline]
     pub(crate) fn own_span(&self, start: usize) -> Span {
-        Span { start: start as u32, bytes: (self.own.len() - start) as u32, in_frame: false }
-    }
-
-    pub(crate) fn store(&mut self, text: &str) -> Span {
-        let start = self.own.len();
-        self.own.push_str(text);
-        self.own_span(start)
+        Span::in_own(start, self.own.len())
     }
 
     pub(crate) fn text_of(&self, span: Span) -> Text {
-        if span.in_frame {
-            Text::from_utf8(self.frame.slice(span.range())).expect("the decoder has checked the whole header")
+        if span.is_in_frame() {
+            Text::from_checked(self.frame.slice(span.range()))
         } else {
             Text::from(&self.own[span.range()])
         }
     }
 
-    fn read<T: FromField>(&self, entry: &Entry, name: &'static str) -> Result<T, FieldError> {
-        let value = self.str_of(entry.value);
-        T::from_field(value, || self.text_of(entry.value)).ok_or_else(|| FieldError::unreadable(name, T::KIND, value))
+    #[inline]
+    fn read<T: FromField>(&self, entry: Entry, name: &'static str) -> Result<T, FieldError> {
+        let value = FieldValue { fields: self, span: entry.value };
+        T::from_field(value).ok_or_else(|| FieldError::unreadable(name, T::KIND, value.as_str()))
     }
 
-    fn entry(&self, name: &str) -> Option<&Entry> {
-        self.entries.iter().rev().find(|entry| self.name_bytes(entry) == name.as_bytes())
+    fn entry(&self, name: &str) -> Option<Entry> {
+        self.entries.iter().rev().find(|entry| self.bytes_of(entry.name) == name.as_bytes()).copied()
     }
 
-    fn name_bytes(&self, entry: &Entry) -> &[u8] {
-        match entry.name {
-            Name::Static(name) => name.as_bytes(),
-            Name::Stored(span) => self.bytes_of(span),
-        }
-    }
-
-    fn name_of(&self, entry: &Entry) -> &str {
-        match entry.name {
-            Name::Static(name) => name,
-            Name::Stored(span) => self.str_of(span),
-        }
-    }
-
+    #[inline]
     fn bytes_of(&self, span: Span) -> &[u8] {
-        let whole = if span.in_frame { &self.frame[..] } else { self.own.as_bytes() };
+        let whole = if span.is_in_frame() { &self.frame[..] } else { self.own.as_bytes() };
         &whole[span.range()]
     }
 
     fn str_of(&self, span: Span) -> &str {
-        if span.in_frame {
+        if span.is_in_frame() {
             std::str::from_utf8(&self.frame[span.range()]).expect("the decoder has checked the whole header")
         } else {
             &self.own[span.range()]
@@ -261,36 +266,57 @@ impl fmt::Debug for Fields {
     }
 }
 
+/// The value of one field, to be read as something.
+#[derive(Clone, Copy)]
+pub struct FieldValue<'a> {
+    fields: &'a Fields,
+    span: Span,
+}
+
+impl<'a> FieldValue<'a> {
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.fields.bytes_of(self.span)
+    }
+
+    pub fn as_str(self) -> &'a str {
+        self.fields.str_of(self.span)
+    }
+
+    /// A text that shares the frame's bytes.
+    pub fn to_text(self) -> Text {
+        self.fields.text_of(self.span)
+    }
+}
+
 /// What a field's text can be read as.
 pub trait FromField: Sized {
     /// What the error says that the value is not.
     const KIND: &'static str;
 
-    /// `text` gives the value as a shared text, for those who keep it.
-    fn from_field(value: &str, text: impl FnOnce() -> Text) -> Option<Self>;
+    fn from_field(value: FieldValue<'_>) -> Option<Self>;
 }
 
 impl FromField for Text {
     const KIND: &'static str = "a text";
 
-    fn from_field(_: &str, text: impl FnOnce() -> Text) -> Option<Text> {
-        Some(text())
+    fn from_field(value: FieldValue<'_>) -> Option<Text> {
+        Some(value.to_text())
     }
 }
 
 impl FromField for i32 {
     const KIND: &'static str = "a 32-bit number";
 
-    fn from_field(value: &str, _: impl FnOnce() -> Text) -> Option<i32> {
-        value.parse().ok()
+    fn from_field(value: FieldValue<'_>) -> Option<i32> {
+        decimal::parse(value.as_bytes()).and_then(|number| i32::try_from(number).ok())
     }
 }
 
 impl FromField for i64 {
     const KIND: &'static str = "a 64-bit number";
 
-    fn from_field(value: &str, _: impl FnOnce() -> Text) -> Option<i64> {
-        value.parse().ok()
+    fn from_field(value: FieldValue<'_>) -> Option<i64> {
+        decimal::parse(value.as_bytes())
     }
 }
 
@@ -298,8 +324,8 @@ impl FromField for i64 {
 impl FromField for bool {
     const KIND: &'static str = "true or false";
 
-    fn from_field(value: &str, _: impl FnOnce() -> Text) -> Option<bool> {
-        Some(value.eq_ignore_ascii_case("true"))
+    fn from_field(value: FieldValue<'_>) -> Option<bool> {
+        Some(value.as_bytes().eq_ignore_ascii_case(b"true"))
     }
 }
 

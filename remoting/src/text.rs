@@ -36,6 +36,12 @@ impl Text {
         Ok(Text { bytes })
     }
 
+    /// Takes over bytes that the caller has checked. Should they not be UTF-8, the first look at them as a text panics.
+    #[inline]
+    pub(crate) fn from_checked(bytes: Bytes) -> Text {
+        Text { bytes }
+    }
+
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes).expect("every constructor has checked these bytes")
     }

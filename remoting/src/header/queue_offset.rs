@@ -1,6 +1,6 @@
 //! Headers of calls about the offsets of one queue (29 to 32).
 
-use crate::fields::{FromField, ToFieldText};
+use crate::fields::{FieldValue, FromField, ToFieldText};
 use crate::header::header;
 use crate::text::Text;
 
@@ -17,10 +17,10 @@ pub enum Boundary {
 impl FromField for Boundary {
     const KIND: &'static str = "LOWER or UPPER";
 
-    fn from_field(value: &str, _: impl FnOnce() -> Text) -> Option<Boundary> {
-        match value {
-            _ if value.eq_ignore_ascii_case("lower") => Some(Boundary::Lower),
-            _ if value.eq_ignore_ascii_case("upper") => Some(Boundary::Upper),
+    fn from_field(value: FieldValue<'_>) -> Option<Boundary> {
+        match value.as_str() {
+            word if word.eq_ignore_ascii_case("lower") => Some(Boundary::Lower),
+            word if word.eq_ignore_ascii_case("upper") => Some(Boundary::Upper),
             _ => None,
         }
     }

@@ -57,8 +57,7 @@ struct Found<'a> {
 impl<'a> Found<'a> {
     fn new(fields: &'a Fields) -> Found<'a> {
         let mut at = [None; NAMES.len()];
-        for index in 0..fields.len() {
-            let name = fields.name_bytes_at(index);
+        for (index, name) in fields.names_bytes().enumerate() {
             let number = match name {
                 [letter @ b'a'..=b'n'] => Some(usize::from(letter - b'a')),
                 _ => NAMES.iter().position(|(long, _)| long.as_bytes() == name),
