@@ -1,0 +1,142 @@
+//! The keys that act.
+
+use super::key::Change::{Live, Restart};
+use super::key::Key;
+use super::kind::{BYTES, Kind, MS, SECONDS};
+use super::settings::Settings;
+
+/// The largest body that can be allowed. A batch or a message is one frame and is held in memory as a whole.
+pub(super) const MESSAGE_BYTES_MAX: u64 = 128 << 20;
+/// What a record may need beside its body: properties, names and fixed fields, generously.
+pub(super) const RECORD_BYTES_BESIDE_BODY: u64 = 64 << 10;
+/// The smallest segment, and the unit of segments: the block of direct I/O.
+pub(super) const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+const SEGMENT_BYTES_MAX: u64 = 64 << 30;
+const SEGMENT_BYTES_STEP: u64 = 4096;
+/// Above it there is no room for the ports beside it: the one of replication lies one above.
+const LISTEN_PORT_MAX: i64 = 65_533;
+
+const MESSAGE_BYTES_USUAL: u64 = 4 << 20;
+
+/// Permissions of a whole broker: 4 reads, 2 writes.
+const PERMISSIONS: Kind = Kind::Choice(&["2", "4", "6"]);
+const LISTEN_PORT: Kind = Kind::Whole { min: 0, max: LISTEN_PORT_MAX, unit: "" };
+const SEGMENT: Kind =
+    Kind::Stepped { step: SEGMENT_BYTES_STEP as i64, min: SEGMENT_BYTES_MIN as i64, max: SEGMENT_BYTES_MAX as i64 };
+const BODY: Kind = Kind::Whole { min: 1, max: MESSAGE_BYTES_MAX as i64, unit: "bytes" };
+const QUEUES: Kind = Kind::Whole { min: 1, max: 1024, unit: "" };
+const RATIO: Kind = Kind::Whole { min: 10, max: 95, unit: "%" };
+const HOURS_KEPT: Kind = Kind::Whole { min: 1, max: 1_000_000, unit: "h" };
+const TRANSFER_COUNT: Kind = Kind::Whole { min: 1, max: 65_536, unit: "" };
+const TRANSFER_BYTES: Kind = Kind::Whole { min: 1, max: 1 << 30, unit: "bytes" };
+const TIMEOUT: Kind = Kind::Whole { min: 1, max: 3_600_000, unit: "ms" };
+const PERIOD: Kind = Kind::Whole { min: 10, max: 3_600_000, unit: "ms" };
+
+#[rustfmt::skip] // One row a line reads as the table it is.
+pub(super) const KEYS: &[Key] = &[
+    // Identity.
+    Key::acting("brokerClusterName", Kind::Name, "DefaultCluster", Restart, "the cluster this broker belongs to").important(),
+    Key::acting("brokerName", Kind::Name, "", Restart, "name of this master and its slaves").derived("the host's name, or DEFAULT", host_name).important(),
+    Key::acting("brokerId", Kind::Whole { min: 0, max: i64::MAX, unit: "" }, "0", Restart, "0 is the master").important(),
+    Key::acting("brokerRole", Kind::Choice(&["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]), "ASYNC_MASTER", Restart, "part in replication").important(),
+    Key::acting("regionId", Kind::Name, "DefaultRegion", Restart, "region told to clients for traces"),
+
+    // Network.
+    Key::acting("listenPort", LISTEN_PORT, "10911", Restart, "port for clients; two below it is the fast one; 0 chooses").important(),
+    Key::acting("bindAddress", Kind::Address { wildcard: true }, "0.0.0.0", Restart, "address the ports are opened on").refused(),
+    Key::acting("brokerIP1", Kind::Address { wildcard: false }, "", Restart, "address given to clients")
+        .derived("bindAddress, or the address of this machine if that is all", advertised_address).refused().important(),
+    Key::acting("serverChannelMaxIdleTimeSeconds", SECONDS, "120", Restart, "a connection idle for so long is closed"),
+
+    // Nameservers.
+    Key::acting("namesrvAddr", Kind::HostPorts, "", Restart, "nameservers to register at").refused().important(),
+    Key::acting("registerNameServerPeriod", Kind::Clamped { min: 10_000, max: 60_000, unit: "ms" }, "30000", Live, "time between registrations"),
+    Key::acting("registerBrokerTimeoutMills", TIMEOUT, "24000", Restart, "how long a nameserver may take to answer a registration"),
+    Key::acting("forceRegister", Kind::Flag, "true", Live, "register each period even if nothing changed"),
+    Key::acting("brokerPermission", PERMISSIONS, "6", Live, "4 reads, 2 writes, 6 both, for the whole broker"),
+
+    // Topics.
+    Key::acting("autoCreateTopicEnable", Kind::Flag, "true", Live, "make a topic on its first send").important(),
+    Key::acting("defaultTopicQueueNums", QUEUES, "8", Live, "queues of a topic made on its first send").important(),
+    Key::acting("clusterTopicEnable", Kind::Flag, "true", Restart, "have a topic called like the cluster"),
+    Key::acting("brokerTopicEnable", Kind::Flag, "true", Restart, "have a topic called like the broker"),
+    Key::acting("validateSystemTopicWhenUpdateTopic", Kind::Flag, "true", Live, "refuse changes of the system's topics"),
+    Key::acting("traceOn", Kind::Flag, "true", Live, "tell clients that tracing is on"),
+    Key::acting("traceTopicEnable", Kind::Flag, "false", Restart, "have the topic of traces"),
+    Key::acting("msgTraceTopicName", Kind::Name, "RMQ_SYS_TRACE_TOPIC", Restart, "the topic of traces"),
+
+    // Consumers.
+    Key::acting("autoCreateSubscriptionGroup", Kind::Flag, "true", Live, "make a consumer group on its first use").important(),
+    Key::acting("notifyConsumerIdsChangedEnable", Kind::Flag, "true", Live, "tell consumers when one of their group comes or goes"),
+    Key::acting("flushConsumerOffsetInterval", PERIOD, "5000", Live, "time between saves of the consumers' offsets"),
+    Key::acting("useServerSideResetOffset", Kind::Flag, "true", Live, "keep reset offsets here until consumers take them"),
+    Key::acting("channelExpiredTimeout", TIMEOUT, "120000", Live, "a client without a heartbeat for so long is dropped"),
+    Key::acting("longPollingEnable", Kind::Flag, "true", Live, "hold a pull that finds nothing until something comes"),
+    Key::acting("shortPollingTimeMills", PERIOD, "1000", Live, "how long it is held when longPollingEnable is false"),
+    Key::acting("maxTransferCountOnMessageInMemory", TRANSFER_COUNT, "32", Live, "messages in the answer to one pull"),
+    Key::acting("maxTransferBytesOnMessageInMemory", TRANSFER_BYTES, "262144", Live, "bytes in the answer to one pull"),
+    Key::acting("defaultQueryMaxNum", Kind::Whole { min: 1, max: 65_536, unit: "" }, "32", Live, "messages in the answer to one query"),
+
+    // Messages.
+    Key::acting("maxMessageSize", BODY, "", Live, "largest body of a message")
+        .derived("4194304, or what a smaller segment holds", message_bytes_max).important(),
+    Key::acting("startAcceptSendRequestTimeStamp", MS, "0", Restart, "no sends before this time, since 1970"),
+    Key::acting("rejectTransactionMessage", Kind::Flag, "false", Live, "refuse transactional messages"),
+
+    // Storage.
+    Key::acting("storePathRootDir", Kind::Folder, "", Restart, "folder of everything that is stored").derived("HOME/store", store_root).refused().important(),
+    Key::acting("storePathCommitLog", Kind::Folder, "", Restart, "folder of the messages, if elsewhere")
+        .derived("storePathRootDir/commitlog", commit_log_folder).refused(),
+    Key::acting("mappedFileSizeCommitLog", SEGMENT, "1073741824", Restart, "bytes of one segment of a log").also(&["mapedFileSizeCommitLog"]),
+    Key::acting("flushDiskType", Kind::Choice(&["SYNC_FLUSH", "ASYNC_FLUSH"]), "SYNC_FLUSH", Restart,
+        "SYNC_FLUSH: an answered send survives a loss of power; ASYNC_FLUSH: the end of the process").important(),
+    Key::acting("flushIntervalCommitLog", PERIOD, "500", Restart, "with ASYNC_FLUSH: time between flushes"),
+    Key::acting("deleteWhen", Kind::Hours, "04", Live, "hours of the day at which expired segments go"),
+    Key::acting("fileReservedTime", HOURS_KEPT, "72", Live, "how long messages are kept"),
+    Key::acting("diskMaxUsedSpaceRatio", RATIO, "75", Live, "the disk's filling above which the oldest segments go"),
+    Key::acting("messageIndexEnable", Kind::Flag, "true", Live, "index messages by key"),
+
+    // The machine. These keys are RingMQ's own.
+    Key::acting("cores", Kind::Whole { min: 0, max: 1024, unit: "" }, "0", Restart, "pinned threads; 0 is one for each processor"),
+    Key::acting("logs", Kind::Whole { min: 0, max: 4096, unit: "" }, "0", Restart,
+        "logs of a new store, fixed from then on; 0 is one for each core"),
+    Key::acting("tailCacheBytes", BYTES, "0", Restart, "memory of each log for its newest messages; 0 is a quarter of the machine over all logs"),
+    Key::acting("prepareAheadBytes", BYTES, "134217728", Restart, "how far in front of the newest message the disk is prepared"),
+    Key::acting("unwrittenBytesMax", BYTES, "67108864", Restart, "bytes of each log that may wait for their write; sends beyond are refused as busy"),
+
+    // What an update must not touch, whatever is listed in it.
+    Key::acting("configBlackList", Kind::Text, "configBlackList;brokerConfigPath", Restart, "keys that no update may change, separated by ;").refused(),
+];
+
+/// Bytes of memory that the largest message may take as a record.
+pub(super) fn record_bytes_max(body_bytes_max: u64) -> u64 {
+    body_bytes_max + RECORD_BYTES_BESIDE_BODY
+}
+
+/// What a broker is called whose host has no usable name.
+const NAME_WITHOUT_HOST: &str = "DEFAULT";
+
+fn host_name(settings: &Settings) -> String {
+    Kind::Name.normal(&settings.surroundings().host_name).unwrap_or_else(|_| NAME_WITHOUT_HOST.to_owned())
+}
+
+fn advertised_address(settings: &Settings) -> String {
+    let bound = settings.text("bindAddress");
+    let all = bound == "0.0.0.0" || bound == "::";
+    if all { settings.surroundings().local_address.to_string() } else { bound }
+}
+
+fn message_bytes_max(settings: &Settings) -> String {
+    let segment_bytes: u64 = settings.value("mappedFileSizeCommitLog");
+    MESSAGE_BYTES_USUAL.min(segment_bytes - RECORD_BYTES_BESIDE_BODY).to_string()
+}
+
+fn store_root(settings: &Settings) -> String {
+    format!("{}/store", settings.surroundings().home.trim_end_matches('/'))
+}
+
+fn commit_log_folder(settings: &Settings) -> String {
+    format!("{}/commitlog", settings.text("storePathRootDir").trim_end_matches('/'))
+}
+
+const _: () = assert!(RECORD_BYTES_BESIDE_BODY < SEGMENT_BYTES_MIN);

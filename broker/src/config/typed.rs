@@ -1,0 +1,291 @@
+//! The configuration as values, for the rest of the broker.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+
+use base::Millis;
+
+use super::kind::{host_ports, hours};
+use super::settings::Settings;
+
+/// Every value that acts. A plain value: each core has its own copy, and a change hands it a new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub identity: Identity,
+    pub network: Network,
+    pub registration: Registration,
+    pub topics: Topics,
+    pub consumers: Consumers,
+    pub messages: Messages,
+    pub store: Store,
+    pub machine: Machine,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub cluster: String,
+    pub broker: String,
+    /// 0 for a master, which is all this version can be.
+    pub broker_id: u64,
+    pub role: BrokerRole,
+    pub region: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    pub bind_address: IpAddr,
+    /// 0: the system chooses.
+    pub listen_port: u16,
+    /// What clients are told to connect to.
+    pub advertised_address: IpAddr,
+    pub idle_ms_max: Millis,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    pub nameservers: Vec<HostPort>,
+    pub period: Millis,
+    pub timeout: Millis,
+    /// Register each period even if nothing changed.
+    pub unchanged_too: bool,
+    pub permission: Permission,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topics {
+    pub auto_create: bool,
+    pub default_queue_count: u32,
+    pub cluster_topic: bool,
+    pub broker_topic: bool,
+    pub protect_system_topics: bool,
+    /// Clients are told that tracing is on.
+    pub trace_on: bool,
+    /// The topic of traces exists.
+    pub trace_topic: bool,
+    pub trace_topic_name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumers {
+    pub auto_create_group: bool,
+    pub notify_members_changed: bool,
+    pub offset_save_interval: Millis,
+    pub server_side_reset_offset: bool,
+    /// A client without a heartbeat for so long is dropped.
+    pub heartbeat_timeout: Millis,
+    pub long_polling: bool,
+    /// How long a pull is held without long polling.
+    pub short_polling: Millis,
+    pub pull_messages_max: u32,
+    pub pull_bytes_max: u32,
+    pub query_messages_max: u32,
+    /// SQL filters. False while this version has none.
+    pub property_filter: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Messages {
+    /// `maxMessageSize`: at most 128 MiB.
+    pub body_bytes_max: u32,
+    /// Sends before this time are refused. 0: none are.
+    pub accept_sends_from: Millis,
+    pub reject_transactions: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    pub root: PathBuf,
+    /// Where segments lie when not below `root`.
+    pub commit_log: Option<PathBuf>,
+    /// A multiple of 4096, at least 1 MiB, and large enough for the largest message.
+    pub segment_bytes: u64,
+    pub flush: FlushDiskType,
+    /// Under [`FlushDiskType::Async`]: time between flushes.
+    pub flush_interval: Millis,
+    /// Hours of the day at which expired segments go.
+    pub delete_hours: Vec<u8>,
+    pub keep_hours: u64,
+    pub disk_used_percent_max: u8,
+    pub index_keys: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// `None`: one for each processor.
+    pub cores: Option<u16>,
+    /// Of a new store. `None`: one for each core.
+    pub logs: Option<u16>,
+    /// Of each log. `None`: a quarter of the machine's memory divided by the logs.
+    pub tail_cache_bytes: Option<u64>,
+    pub prepare_ahead_bytes: u64,
+    /// Of each log. Room for the largest message at least.
+    pub unwritten_bytes_max: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerRole {
+    AsyncMaster,
+    /// Like the other one while there is no replication.
+    SyncMaster,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushDiskType {
+    Sync,
+    Async,
+}
+
+/// What clients may do with the whole broker: 4 reads, 2 writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission(pub u8);
+
+impl Permission {
+    pub fn reads(self) -> bool {
+        self.0 & 4 != 0
+    }
+
+    pub fn writes(self) -> bool {
+        self.0 & 2 != 0
+    }
+}
+
+/// A name or address with a port, not yet resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// Without the brackets of an IPv6 address.
+    pub host: String,
+    /// Not 0.
+    pub port: u16,
+}
+
+impl HostPort {
+    /// Reads `host:port` or `[address]:port`.
+    pub fn parse(text: &str) -> Option<HostPort> {
+        let (host, port) = text.rsplit_once(':')?;
+        let port: u16 = port.parse().ok().filter(|port| *port != 0)?;
+        let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(address) => address.parse::<Ipv6Addr>().ok()?.to_string(),
+            None => host.to_owned(),
+        };
+        let bracketed = text.starts_with('[');
+        let named =
+            !host.is_empty() && !host.contains(|letter: char| letter.is_whitespace() || ":/,[]".contains(letter));
+        (bracketed || named).then_some(HostPort { host, port })
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(out, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(out, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl Config {
+    /// Reads all values. They passed their checks, so none can be wrong.
+    pub(super) fn of(settings: &Settings) -> Config {
+        Config {
+            identity: identity_of(settings),
+            network: Network {
+                bind_address: settings.value("bindAddress"),
+                listen_port: settings.value("listenPort"),
+                advertised_address: settings.value("brokerIP1"),
+                idle_ms_max: Millis(1000 * settings.value::<u64>("serverChannelMaxIdleTimeSeconds")),
+            },
+            registration: Registration {
+                nameservers: host_ports(&settings.text("namesrvAddr")).flatten().collect(),
+                period: millis(settings, "registerNameServerPeriod"),
+                timeout: millis(settings, "registerBrokerTimeoutMills"),
+                unchanged_too: settings.flag("forceRegister"),
+                permission: Permission(settings.value("brokerPermission")),
+            },
+            topics: topics_of(settings),
+            consumers: consumers_of(settings),
+            messages: Messages {
+                body_bytes_max: settings.value("maxMessageSize"),
+                accept_sends_from: millis(settings, "startAcceptSendRequestTimeStamp"),
+                reject_transactions: settings.flag("rejectTransactionMessage"),
+            },
+            store: store_of(settings),
+            machine: Machine {
+                cores: unless_zero(settings.value("cores")),
+                logs: unless_zero(settings.value("logs")),
+                tail_cache_bytes: unless_zero(settings.value("tailCacheBytes")),
+                prepare_ahead_bytes: settings.value("prepareAheadBytes"),
+                unwritten_bytes_max: settings.value("unwrittenBytesMax"),
+            },
+        }
+    }
+}
+
+fn identity_of(settings: &Settings) -> Identity {
+    Identity {
+        cluster: settings.text("brokerClusterName"),
+        broker: settings.text("brokerName"),
+        broker_id: settings.value("brokerId"),
+        role: if settings.text("brokerRole") == "SYNC_MASTER" {
+            BrokerRole::SyncMaster
+        } else {
+            BrokerRole::AsyncMaster
+        },
+        region: settings.text("regionId"),
+    }
+}
+
+fn topics_of(settings: &Settings) -> Topics {
+    Topics {
+        auto_create: settings.flag("autoCreateTopicEnable"),
+        default_queue_count: settings.value("defaultTopicQueueNums"),
+        cluster_topic: settings.flag("clusterTopicEnable"),
+        broker_topic: settings.flag("brokerTopicEnable"),
+        protect_system_topics: settings.flag("validateSystemTopicWhenUpdateTopic"),
+        trace_on: settings.flag("traceOn"),
+        trace_topic: settings.flag("traceTopicEnable"),
+        trace_topic_name: settings.text("msgTraceTopicName"),
+    }
+}
+
+fn consumers_of(settings: &Settings) -> Consumers {
+    Consumers {
+        auto_create_group: settings.flag("autoCreateSubscriptionGroup"),
+        notify_members_changed: settings.flag("notifyConsumerIdsChangedEnable"),
+        offset_save_interval: millis(settings, "flushConsumerOffsetInterval"),
+        server_side_reset_offset: settings.flag("useServerSideResetOffset"),
+        heartbeat_timeout: millis(settings, "channelExpiredTimeout"),
+        long_polling: settings.flag("longPollingEnable"),
+        short_polling: millis(settings, "shortPollingTimeMills"),
+        pull_messages_max: settings.value("maxTransferCountOnMessageInMemory"),
+        pull_bytes_max: settings.value("maxTransferBytesOnMessageInMemory"),
+        query_messages_max: settings.value("defaultQueryMaxNum"),
+        property_filter: settings.flag("enablePropertyFilter"),
+    }
+}
+
+fn store_of(settings: &Settings) -> Store {
+    let root = settings.text("storePathRootDir");
+    let commit_log = PathBuf::from(settings.text("storePathCommitLog"));
+    let below_root = commit_log == PathBuf::from(&root).join("commitlog");
+    Store {
+        root: PathBuf::from(root),
+        commit_log: (!below_root).then_some(commit_log),
+        segment_bytes: settings.value("mappedFileSizeCommitLog"),
+        flush: if settings.text("flushDiskType") == "SYNC_FLUSH" { FlushDiskType::Sync } else { FlushDiskType::Async },
+        flush_interval: millis(settings, "flushIntervalCommitLog"),
+        delete_hours: hours(&settings.text("deleteWhen")).flatten().collect(),
+        keep_hours: settings.value("fileReservedTime"),
+        disk_used_percent_max: settings.value("diskMaxUsedSpaceRatio"),
+        index_keys: settings.flag("messageIndexEnable"),
+    }
+}
+
+fn millis(settings: &Settings, name: &str) -> Millis {
+    Millis(settings.value(name))
+}
+
+fn unless_zero<T: Default + PartialEq>(number: T) -> Option<T> {
+    (number != T::default()).then_some(number)
+}
