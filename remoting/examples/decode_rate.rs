@@ -1,5 +1,5 @@
 //! Prints the time of a frame on the hot path: a 1 KB send decoded, its header read, its record written, its reply
-//! encoded. Run it in release. It counts the time spent on a core, so that others on the machine disturb it less.
+//! encoded. The only argument is the number of calls a round. Run it in release. It counts the time spent on a core, so that others on the machine disturb it less.
 
 use std::hint::black_box;
 
@@ -10,44 +10,46 @@ use remoting::record::{Placement, RecordDraft, encode, record_bytes};
 use remoting::{Command, Fields, HeaderEncoding, RequestCode, ResponseCode, Text, frame};
 
 const BODY_BYTES: usize = 1024;
-const CALLS: u32 = 200_000;
+const CALLS_DEFAULT: u32 = 200_000;
 const ROUNDS: usize = 9;
 
 fn main() {
+    let calls =
+        std::env::args().nth(1).map_or(CALLS_DEFAULT, |calls| calls.parse().expect("a number of calls a round"));
     let json = send_frame(HeaderEncoding::Json);
     let compact = send_frame(HeaderEncoding::Compact);
     let command = Command::decode(json.clone()).expect("our own frame");
     let header = SendMessage::decode(&command.fields).expect("our own header");
     println!("frame of {} bytes, header of {}", json.len() + 4, json.len() - 4 - BODY_BYTES);
-    report("decode, JSON", || Command::decode(json.clone()));
-    report("decode, compact", || Command::decode(compact.clone()));
-    report("decode, JSON, and read the header", || {
+    report(calls, "decode, JSON", || Command::decode(json.clone()));
+    report(calls, "decode, compact", || Command::decode(compact.clone()));
+    report(calls, "decode, JSON, and read the header", || {
         let command = Command::decode(json.clone()).expect("our own frame");
         SendMessage::decode(&command.fields)
     });
     let mut out = BytesMut::with_capacity(4096);
-    report("build and encode a reply, JSON", || {
+    report(calls, "build and encode a reply, JSON", || {
         out.clear();
         reply(command.opaque).encode(&mut out);
     });
     let ready = reply(command.opaque);
-    report("encode a ready reply, JSON", || {
+    report(calls, "encode a ready reply, JSON", || {
         out.clear();
         ready.encode_header(0, &mut out);
     });
     let draft = draft(&header, &command.body);
     let mut record = vec![0; record_bytes(&draft)];
-    report("write the record", || encode(&draft, placement(), &mut record));
+    report(calls, "write the record", || encode(&draft, placement(), &mut record));
 }
 
-fn report<T>(what: &str, mut call: impl FnMut() -> T) {
+fn report<T>(calls: u32, what: &str, mut call: impl FnMut() -> T) {
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let start_ns = core_ns();
-            for _ in 0..CALLS {
+            for _ in 0..calls {
                 black_box(call());
             }
-            (core_ns() - start_ns) as f64 / f64::from(CALLS)
+            (core_ns() - start_ns) as f64 / f64::from(calls)
         })
         .collect();
     rounds.sort_by(f64::total_cmp);

@@ -42,6 +42,30 @@ pub(crate) fn decode(frame: Bytes, header_limit: usize) -> Result<Command, Decod
     Ok(command)
 }
 
+/// A member of the header.
+#[derive(Clone, Copy)]
+enum Key {
+    Code,
+    Fields,
+    Flag,
+    Language,
+    Opaque,
+    Remark,
+    Version,
+    Other,
+}
+
+/// The keys as they are written, up to their value.
+const KEYS: [(&[u8], Key); 7] = [
+    (b"\"code\":", Key::Code),
+    (b"\"extFields\":", Key::Fields),
+    (b"\"flag\":", Key::Flag),
+    (b"\"language\":", Key::Language),
+    (b"\"opaque\":", Key::Opaque),
+    (b"\"remark\":", Key::Remark),
+    (b"\"version\":", Key::Version),
+];
+
 struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],
@@ -54,22 +78,38 @@ impl<'a> Scanner<'a> {
         self.expect(b'{', "the header is no object")?;
         let mut first = true;
         while self.member_follows(&mut first)? {
-            let key = self.raw_string()?;
-            self.expect(b':', "a key without a colon")?;
-            self.blanks();
-            match key.as_bytes() {
-                b"code" => command.code = self.number()?,
-                b"flag" => command.flag = self.number()?,
-                b"opaque" => command.opaque = self.number()?,
-                b"version" => command.version = self.number()?,
-                b"language" => command.language = self.language()?,
-                b"extFields" => self.fields(&mut command.fields)?,
-                b"remark" => self.remark = self.remark(&mut command.fields)?,
-                _ => self.skip(0)?,
+            match self.key()? {
+                Key::Code => command.code = self.number()?,
+                Key::Flag => command.flag = self.number()?,
+                Key::Opaque => command.opaque = self.number()?,
+                Key::Version => command.version = self.number()?,
+                Key::Language => command.language = self.language()?,
+                Key::Fields => self.fields(&mut command.fields)?,
+                Key::Remark => self.remark = self.remark(&mut command.fields)?,
+                Key::Other => self.skip(0)?,
             }
         }
         self.blanks();
         if self.at < self.bytes.len() { Err("something follows the object") } else { Ok(()) }
+    }
+
+    /// Steps to the value of the next key.
+    #[inline]
+    fn key(&mut self) -> Result<Key, Wrong> {
+        // The form without blanks, which every client writes, is compared as it stands.
+        let rest = &self.bytes[self.at..];
+        for (written, key) in KEYS {
+            if rest.starts_with(written) {
+                self.at += written.len();
+                self.blanks();
+                return Ok(key);
+            }
+        }
+        let name = self.raw_string()?;
+        self.expect(b':', "a key without a colon")?;
+        self.blanks();
+        let known = KEYS.iter().find(|(written, _)| written[1..written.len() - 2] == *name.as_bytes());
+        Ok(known.map_or(Key::Other, |(_, key)| *key))
     }
 
     #[inline]
@@ -117,8 +157,9 @@ impl<'a> Scanner<'a> {
     /// The next quote or backslash from here, eight bytes at a step.
     #[inline]
     fn special(&self) -> Option<usize> {
+        let (chunks, tail) = self.bytes.get(self.at..)?.as_chunks::<8>();
         let mut at = self.at;
-        while let Some(chunk) = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        for chunk in chunks {
             let word = u64::from_le_bytes(*chunk);
             let quotes = zero_bytes(word ^ (EIGHT_ONES * b'"' as u64));
             let backslashes = zero_bytes(word ^ (EIGHT_ONES * b'\\' as u64));
@@ -128,8 +169,7 @@ impl<'a> Scanner<'a> {
             }
             at += 8;
         }
-        let rest = self.bytes.get(at..)?;
-        rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|position| at + position)
+        tail.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|position| at + position)
     }
 
     /// A string as it is written, escapes left as they are.
