@@ -40,3 +40,8 @@ pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
     u64::try_from(since.as_millis()).expect("milliseconds fit 64 bits until far in the future")
 }
+
+/// Bytes that differ from place to place, so that a shifted or cut copy is seen.
+pub fn patterned_body(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| u8::try_from((index * 31 + index / 251) % 251).expect("below 251")).collect()
+}

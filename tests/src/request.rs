@@ -1,6 +1,7 @@
 //! The requests that the tests need, as frames, and the answers' values.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -32,6 +33,9 @@ pub const CODE_PULL_NOT_FOUND: i32 = 19;
 pub const CODE_PULL_OFFSET_MOVED: i32 = 21;
 pub const CODE_NOT_FOUND: i32 = 22;
 pub const CODE_INVALID_PARAMETER: i32 = 29;
+
+/// How long a broker may take to show what it has acknowledged.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
 
 /// The bit of a pull's sysFlag that lets the broker hold the pull until a message comes.
 const PULL_MAY_WAIT: u32 = 2;
@@ -223,4 +227,30 @@ pub fn read_queue(connection: &mut Connection, queue: &Queue, start: i64) -> io:
         }
         offset = pulled.next_offset;
     }
+}
+
+/// Reads a queue from 0 once it has `count` messages; fewer are returned when they don't come in time.
+///
+/// # Panics
+/// When the queue cannot be read.
+pub fn read_queue_of(connection: &mut Connection, queue: &Queue, count: usize) -> Vec<Record> {
+    await_count(connection, queue, count.try_into().expect("a small count"));
+    read_queue(connection, queue, 0).unwrap_or_else(|error| panic!("{queue:?}: {error}"))
+}
+
+/// Waits, by held pulls, until a queue shows `count` messages; true when it does. Apache's broker shows a message some
+/// milliseconds after it has acknowledged it.
+///
+/// # Panics
+/// When the broker does not answer.
+pub fn await_count(connection: &mut Connection, queue: &Queue, count: i64) -> bool {
+    let deadline = Instant::now() + VISIBLE_WITHIN;
+    while offset_of(connection, MAX_OFFSET, queue).expect("the queue's end is known") < count {
+        if Instant::now() > deadline {
+            return false;
+        }
+        let wait = pull_waiting("harness-reader", queue, count - 1, 1_000);
+        connection.call(&wait).expect("a held pull is answered");
+    }
+    true
 }

@@ -8,27 +8,19 @@ use harness::connection::Connection;
 use harness::process::Dev;
 use harness::request::{
     self, CODE_INVALID_PARAMETER, CODE_NOT_FOUND, CODE_OK, CODE_PULL_NOT_FOUND, CODE_PULL_OFFSET_MOVED, EARLIEST_TIME,
-    MAX_OFFSET, MIN_OFFSET, Pulled, Queue, Stored, offset_of, read_queue,
+    MAX_OFFSET, MIN_OFFSET, Pulled, Queue, Stored, await_count, offset_of, read_queue,
 };
 use harness::target::Target;
 use harness::{left_out, now_ms, unique_name};
-
-/// How long a broker may take to show a stored message. Apache's shows it some milliseconds after its answer.
-const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
 
 fn send(connection: &mut Connection, queue: &Queue, body: &str) -> u64 {
     let answer = connection.call(&request::send(queue, body, "")).expect("a send is answered");
     Stored::of(&answer).expect("a send is stored").queue_offset
 }
 
-/// Waits, by held pulls, until a queue shows `count` messages.
+/// Waits until a queue shows `count` messages.
 fn await_visible(connection: &mut Connection, queue: &Queue, count: i64) {
-    let deadline = Instant::now() + VISIBLE_WITHIN;
-    while offset_of(connection, MAX_OFFSET, queue).expect("the queue's end is known") < count {
-        assert!(Instant::now() < deadline, "{queue:?} does not show {count} messages");
-        let wait = request::pull_waiting("harness-reader", queue, count - 1, 1_000);
-        connection.call(&wait).expect("a held pull is answered");
-    }
+    assert!(await_count(connection, queue, count), "{queue:?} does not show {count} messages");
 }
 
 fn pull(connection: &mut Connection, queue: &Queue, offset: i64) -> Pulled {
