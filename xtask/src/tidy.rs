@@ -18,10 +18,10 @@ const TEXT_KINDS: [&str; 8] = ["go", "java", "md", "sh", "toml", "txt", "xml", "
 /// Checks all manifests and all sources.
 pub(crate) fn check(root: &Path) -> Result<Findings, String> {
     let mut findings = Findings::default();
-    for name in CRATES {
-        let path = root.join(name).join("Cargo.toml");
-        manifest::check(name, &read(&path)?, &mut findings)?;
-        for path in files(&root.join(name), &["rs"])? {
+    for name in manifest::members(&read(&root.join("Cargo.toml"))?, &mut findings)? {
+        let path = root.join(&name).join("Cargo.toml");
+        manifest::check(&name, &read(&path)?, &mut findings)?;
+        for path in files(&root.join(&name), &["rs"])? {
             let shown =
                 path.strip_prefix(root).expect("the walk stays in the workspace").to_string_lossy().into_owned();
             source::check(&shown, &read(&path)?, &mut findings);
@@ -31,7 +31,6 @@ pub(crate) fn check(root: &Path) -> Result<Findings, String> {
         let shown = path.strip_prefix(root).expect("the walk stays in the workspace").to_string_lossy().into_owned();
         source::check_paths(&shown, &read(&path)?, &mut findings);
     }
-    manifest::check_members(&read(&root.join("Cargo.toml"))?, &mut findings)?;
     Ok(findings)
 }
 

@@ -24,11 +24,11 @@ pub(super) fn check(path: &str, text: &str, findings: &mut Findings) {
         return; // These files name what they look for.
     }
     // The tests of a file, moved out of it, need no doc of their own.
-    let moved_tests = path.ends_with("/tests.rs");
+    let moved_tests = path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
     if !text.starts_with("//!") && !text.starts_with("#!") && !moved_tests {
         findings.complaints.push(format!("{path}:1: a file begins with its module doc"));
     }
-    let test_file = path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("/tests.rs");
+    let test_file = path.starts_with("tests/") || path.contains("/tests/") || moved_tests;
     let mut in_test_module = false;
     for (number, line) in (1..).zip(text.lines()) {
         // By convention the test module is the last item of a file.
