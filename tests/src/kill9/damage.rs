@@ -9,6 +9,7 @@ use base::Random;
 
 const DAMAGE_BYTES_MAX: u64 = 8 * 1024;
 const SCAN_BYTES: u64 = 64 * 1024;
+const RECORD_MAGIC: [u8; 4] = [0xda, 0xa3, 0x20, 0xa7];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
@@ -17,7 +18,7 @@ pub enum Damage {
     Random,
     /// 0xFF bytes, as erased flash reads.
     Ones,
-    /// The last bytes of the log once more: whole old records at a wrong place, with good checksums.
+    /// The last record once more: old bytes at a wrong place, with a good checksum.
     Repeat,
 }
 
@@ -53,16 +54,24 @@ impl Damage {
             Damage::None => return Ok(0),
             Damage::Random => bytes.fill_with(|| random.next_u64().to_le_bytes()[0]),
             Damage::Ones => bytes.fill(0xff),
-            Damage::Repeat => {
-                bytes.truncate(usize::try_from(length.min(end)).expect("a small number"));
-                let start = end - bytes.len() as u64;
-                file.read_exact_at(&mut bytes, start)?;
-            }
+            Damage::Repeat => bytes = last_record(&file, end)?,
         }
+        bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         file.write_all_at(&bytes, end)?;
         file.sync_all()?;
         Ok(bytes.len() as u64)
     }
+}
+
+/// The bytes of the last record before `end`; of the last block if no record's beginning is found.
+fn last_record(file: &File, end: u64) -> io::Result<Vec<u8>> {
+    let start = end.saturating_sub(SCAN_BYTES);
+    let mut tail = vec![0u8; usize::try_from(end - start).expect("a small number")];
+    file.read_exact_at(&mut tail, start)?;
+    // A record is its length, in four bytes, and then its magic number.
+    let magic = tail.windows(RECORD_MAGIC.len()).rposition(|window| window == RECORD_MAGIC);
+    let from = magic.and_then(|place| place.checked_sub(4)).unwrap_or(tail.len().saturating_sub(4096));
+    Ok(tail.split_off(from))
 }
 
 /// Every folder called `commitlog` in a store.
@@ -131,6 +140,7 @@ mod tests {
         fs::create_dir_all(&log).unwrap();
         let mut content = vec![0u8; 100_000];
         content[..70_000].fill(b'r');
+        content[69_004..69_008].copy_from_slice(&RECORD_MAGIC);
         fs::write(log.join("00000000000000000000"), &content).unwrap();
         fs::write(log.join("00000000000000100000"), vec![0u8; 100_000]).unwrap();
         for damage in [Damage::Random, Damage::Ones, Damage::Repeat] {
@@ -139,6 +149,10 @@ mod tests {
             assert_eq!(after.len(), 100_000);
             assert_eq!(after[..70_000], content[..70_000], "{damage:?} changed a record");
             assert!(after[70_000..].iter().any(|byte| *byte != 0), "{damage:?} did nothing");
+            if damage == Damage::Repeat {
+                assert_eq!(after[70_000..71_000], content[69_000..70_000], "the last record once more");
+                assert!(after[71_000..].iter().all(|byte| *byte == 0));
+            }
             fs::write(log.join("00000000000000000000"), &content).unwrap();
         }
     }
