@@ -1,0 +1,149 @@
+//! The file of all committed offsets, written by the tables' core from what the owners hand it.
+//!
+//! A write gathers what changed on every core since the last one, so that it costs no more than there is to say. It is
+//! done each `flushConsumerOffsetInterval`, when the broker stops, and at once for what an operator asked for.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::CoreId;
+use remoting::body::consume::ConsumerOffsetTable;
+use remoting::code::ResponseCode;
+use remoting::text::Text;
+use runtime::{clock, table_file};
+
+use super::batches::Batches;
+use super::offset_table::OffsetTable;
+use super::offsets::TopicOffsets;
+use super::table_path::{TableError, TableFile, read_table};
+use crate::call::Refusal;
+use crate::core::Core;
+use crate::placement::TABLES_CORE;
+
+const FILE: TableFile = TableFile { name: "consumerOffset.json", content: "committed offsets" };
+/// The shortest time between two writes that nobody asked for.
+const SAVE_PERIOD_MIN: Duration = Duration::from_millis(100);
+
+/// The offsets of all groups as they were gathered last; on the tables' core only.
+#[derive(Default)]
+pub(super) struct OffsetFile {
+    table: RefCell<OffsetTable>,
+    /// Of the newest file.
+    generation: Cell<u64>,
+    /// The file does not have all of the table.
+    unwritten: Cell<bool>,
+    saves: Batches<()>,
+}
+
+/// Reads the file and hands each group's offsets to its owner; on the tables' core, before the first request.
+///
+/// # Errors
+/// When the file is there and cannot be used.
+pub(crate) async fn load_offsets(core: &Rc<Core>) -> Result<(), TableError> {
+    let path = FILE.path(&core.config());
+    let Some(stored) = read_table(&path, FILE).await? else { return Ok(()) };
+    let (table, senseless) =
+        OffsetTable::parse(&stored.text).map_err(|error| TableError::new(&path, FILE, error.to_string()))?;
+    for what in senseless {
+        crate::log::warn(format_args!("{}: {what} makes no sense and is left out", path.display()));
+    }
+    let mut by_owner: BTreeMap<CoreId, Vec<(Text, TopicOffsets)>> = BTreeMap::new();
+    for (group, topics) in table.groups() {
+        let owner = core.placement.core_of_group(group);
+        by_owner.entry(owner).or_default().push((group.clone(), topics.clone()));
+    }
+    core.groups.offset_file.generation.set(stored.generation);
+    *core.groups.offset_file.table.borrow_mut() = table;
+    for (owner, groups) in by_owner {
+        core.on(owner, |core| async move {
+            for (name, topics) in groups {
+                core.groups.change(&name, |group| {
+                    for (topic, queues) in &topics {
+                        group.offsets.put(topic, queues);
+                    }
+                    group.offsets.set_clean();
+                });
+            }
+        })
+        .await;
+    }
+    Ok(())
+}
+
+/// Writes what changed since the last write, and waits for it. Any core may ask.
+///
+/// # Errors
+/// When the file cannot be written; the next write tries it again.
+pub(crate) async fn persist_now(core: &Rc<Core>) -> Result<(), Refusal> {
+    core.on(TABLES_CORE, |core| async move {
+        let working = core.clone();
+        core.groups.offset_file.saves.submit((), || runtime::spawn(work(working))).await
+    })
+    .await
+}
+
+/// All offsets as they are now; on the tables' core.
+pub(crate) async fn offsets_body(core: &Rc<Core>) -> ConsumerOffsetTable {
+    // What is gathered is right even when it cannot be written, and only the writer gathers, so nothing is overtaken.
+    let _ = persist_now(core).await;
+    core.groups.offset_file.table.borrow().to_body()
+}
+
+/// Writes for ever, each interval.
+pub(super) async fn save_often(core: Rc<Core>) {
+    loop {
+        let interval = Duration::from_millis(core.config().consumers.offset_save_interval.0);
+        clock::sleep(interval.max(SAVE_PERIOD_MIN)).await;
+        // A failure was told where it happened; the next round tries it again.
+        let _ = persist_now(&core).await;
+    }
+}
+
+async fn work(core: Rc<Core>) {
+    let file = &core.groups.offset_file;
+    while let Some((_, batch)) = file.saves.take() {
+        let outcome = save(&core).await;
+        if let Err(refusal) = &outcome {
+            crate::log::warn(format_args!("{}", refusal.remark));
+        }
+        batch.finish(&outcome);
+    }
+}
+
+async fn save(core: &Rc<Core>) -> Result<(), Refusal> {
+    gather(core).await;
+    let file = &core.groups.offset_file;
+    if !file.unwritten.get() {
+        return Ok(());
+    }
+    let path: PathBuf = FILE.path(&core.config());
+    let (table, generation, to) = (file.table.borrow().clone(), file.generation.get() + 1, path.clone());
+    // What is gathered while the file is written must be written again.
+    file.unwritten.set(false);
+    let written = runtime::blocking(move || {
+        let text = table.to_text();
+        table_file::write(&to, generation, std::str::from_utf8(&text).expect("JSON is UTF-8"))
+    });
+    if let Err(error) = written.await {
+        file.unwritten.set(true);
+        let remark =
+            format!("offsets cannot be stored in {}: {error}; they hold until the broker ends", path.display());
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+    }
+    file.generation.set(generation);
+    Ok(())
+}
+
+/// Takes over what changed on every core.
+async fn gather(core: &Rc<Core>) {
+    let changed = core.on_each(|core| async move { core.groups.take_dirty_offsets() }).await;
+    let changed: Vec<(Text, TopicOffsets)> = changed.into_iter().flatten().collect();
+    if !changed.is_empty() {
+        let file = &core.groups.offset_file;
+        file.table.borrow_mut().replace(changed, clock::now_ms());
+        file.unwritten.set(true);
+    }
+}

@@ -1,0 +1,117 @@
+//! The text of `consumerOffset.json`: `{"dataVersion":{…},"offsetTable":{"topic@group":{"0":123}}}`. Pure.
+
+use std::collections::BTreeMap;
+
+use base::{Millis, QueueId, QueueOffset};
+use bytes::Bytes;
+use remoting::body::consume::ConsumerOffsetTable;
+use remoting::body::topic::DataVersion;
+use remoting::json::{self, JsonError};
+use remoting::text::Text;
+
+use super::offsets::TopicOffsets;
+
+/// Between topic and group in a key; neither name can hold it.
+const SEPARATOR: char = '@';
+
+/// The offsets of all groups, as the file has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct OffsetTable {
+    version: DataVersion,
+    groups: BTreeMap<Text, TopicOffsets>,
+}
+
+impl OffsetTable {
+    /// Reads a text. What makes no sense in it is told, not kept.
+    ///
+    /// # Errors
+    /// When it is not such a text.
+    pub(crate) fn parse(text: &str) -> Result<(OffsetTable, Vec<String>), JsonError> {
+        let body: ConsumerOffsetTable = json::decode(text.as_bytes())?;
+        let mut table = OffsetTable { version: body.data_version, groups: BTreeMap::new() };
+        let mut senseless = Vec::new();
+        for (key, queues) in body.offset_table {
+            let Some((topic, group)) = key.split_once(SEPARATOR) else {
+                senseless.push(format!("\"{key}\" is not topic@group"));
+                continue;
+            };
+            let topics = table.groups.entry(Text::from(group)).or_default();
+            let offsets = topics.entry(Text::from(topic)).or_default();
+            for (queue, offset) in queues {
+                match (u32::try_from(queue), u64::try_from(offset)) {
+                    (Ok(queue), Ok(offset)) => {
+                        offsets.insert(QueueId(queue), QueueOffset(offset));
+                    }
+                    _ => senseless.push(format!("offset {offset} in queue {queue} of {key}")),
+                }
+            }
+        }
+        Ok((table, senseless))
+    }
+
+    pub(crate) fn to_text(&self) -> Bytes {
+        json::encode(&self.to_body())
+    }
+
+    pub(crate) fn to_body(&self) -> ConsumerOffsetTable {
+        let mut offset_table = BTreeMap::new();
+        for (group, topics) in &self.groups {
+            for (topic, queues) in topics {
+                let queues = queues.iter().map(|(queue, offset)| (queue.0 as i32, offset.0 as i64)).collect();
+                offset_table.insert(Text::from(format!("{topic}{SEPARATOR}{group}")), queues);
+            }
+        }
+        ConsumerOffsetTable { data_version: self.version, offset_table }
+    }
+
+    /// Puts the offsets of these groups in place of those they had.
+    pub(crate) fn replace(&mut self, groups: Vec<(Text, TopicOffsets)>, now: Millis) {
+        for (group, topics) in groups {
+            if topics.is_empty() {
+                self.groups.remove(&group);
+            } else {
+                self.groups.insert(group, topics);
+            }
+        }
+        self.version.counter += 1;
+        self.version.timestamp = now.0 as i64;
+    }
+
+    pub(crate) fn groups(&self) -> &BTreeMap<Text, TopicOffsets> {
+        &self.groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_writing_numbers_as_keys_are_read() {
+        let text = r#"{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":9},
+            "offsetTable":{"T@g":{0:123,1:98},"%RETRY%g@g":{"0":7},"U@ns%h":{"2":0}}}"#;
+        let (mut table, senseless) = OffsetTable::parse(text).expect("a table");
+        assert_eq!((senseless, table.groups.len()), (Vec::new(), 2));
+        assert_eq!(table.groups["g"]["T"], [(QueueId(0), QueueOffset(123)), (QueueId(1), QueueOffset(98))].into());
+        let written = table.to_text();
+        let text = std::str::from_utf8(&written).expect("text");
+        assert_eq!(OffsetTable::parse(text).expect("a table").0, table);
+        assert!(text.contains(r#""U@ns%h":{"2":0}"#), "{text}");
+        table.replace(vec![(Text::from("g"), TopicOffsets::new())], Millis(10));
+        let text = table.to_text();
+        let text = std::str::from_utf8(&text).expect("text");
+        assert_eq!(
+            text,
+            r#"{"dataVersion":{"counter":4,"stateVersion":0,"timestamp":10},"offsetTable":{"U@ns%h":{"2":0}}}"#
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        let (table, senseless) =
+            OffsetTable::parse(r#"{"offsetTable":{"T":{"0":1},"T@g":{"0":-1,"-2":5,"1":4}}}"#).expect("a table");
+        assert_eq!((senseless.len(), &table.groups["g"]["T"]), (3, &[(QueueId(1), QueueOffset(4))].into()));
+        assert!(OffsetTable::parse("{\"offsetTable\":[]}").is_err());
+        assert!(OffsetTable::parse("").is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! What the clients of this core's connections registered as, so that the groups' owners hear of a broken connection.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+
+use remoting::text::Text;
+use transport::ConnectionId;
+
+/// Groups that a connection registered for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) consumer_groups: BTreeSet<Text>,
+    pub(crate) producer_groups: BTreeSet<Text>,
+}
+
+#[derive(Default)]
+pub(crate) struct Sessions {
+    sessions: RefCell<HashMap<ConnectionId, Session>>,
+}
+
+impl Sessions {
+    /// A connection sends heartbeats for these groups.
+    pub(crate) fn note<'a>(
+        &self,
+        connection: ConnectionId,
+        consumer_groups: impl Iterator<Item = &'a Text>,
+        producer_groups: impl Iterator<Item = &'a Text>,
+    ) {
+        let mut sessions = self.sessions.borrow_mut();
+        let session = sessions.entry(connection).or_default();
+        session.consumer_groups.extend(consumer_groups.cloned());
+        session.producer_groups.extend(producer_groups.cloned());
+    }
+
+    /// Whether the connection is known and was not closed since.
+    pub(super) fn is_open(&self, connection: ConnectionId) -> bool {
+        self.sessions.borrow().contains_key(&connection)
+    }
+
+    pub(super) fn close(&self, connection: ConnectionId) -> Option<Session> {
+        self.sessions.borrow_mut().remove(&connection)
+    }
+
+    /// Connections with a session, in their order.
+    pub(super) fn connections(&self) -> Vec<ConnectionId> {
+        let mut connections: Vec<ConnectionId> = self.sessions.borrow().keys().copied().collect();
+        connections.sort_unstable();
+        connections
+    }
+}

@@ -1,0 +1,58 @@
+//! Where the tables of groups lie, and what is said when one cannot be read.
+
+use std::path::{Path, PathBuf};
+
+use runtime::table_file::{self, Stored};
+
+use crate::config::Config;
+
+/// Below the root of the store.
+const FOLDER: &str = "config";
+
+/// A table's file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableFile {
+    pub(crate) name: &'static str,
+    /// What it holds, for messages.
+    pub(crate) content: &'static str,
+}
+
+impl TableFile {
+    pub(crate) fn path(self, config: &Config) -> PathBuf {
+        config.store.root.join(FOLDER).join(self.name)
+    }
+}
+
+/// A file that is there and cannot be used. The process must not go on with an empty table.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}; restore it from its .bak or a backup, or move it away to begin without {content}", file.display())]
+pub(crate) struct TableError {
+    pub(crate) file: PathBuf,
+    pub(crate) reason: String,
+    content: &'static str,
+}
+
+impl TableError {
+    pub(crate) fn new(path: &Path, file: TableFile, reason: String) -> TableError {
+        TableError { file: path.to_owned(), reason, content: file.content }
+    }
+}
+
+/// Reads a table's text; `None` when it was never written.
+///
+/// # Errors
+/// When a file is there but neither it nor the one before it is whole.
+pub(crate) async fn read_table(path: &Path, file: TableFile) -> Result<Option<Stored>, TableError> {
+    let from = path.to_owned();
+    let stored = runtime::blocking(move || table_file::read(&from))
+        .await
+        .map_err(|error| TableError::new(path, file, error.to_string()))?;
+    if stored.as_ref().is_some_and(|stored| stored.fell_back) {
+        crate::log::warn(format_args!(
+            "{} was damaged or missing; the one before it is used, so the last change of {} may be lost",
+            path.display(),
+            file.content
+        ));
+    }
+    Ok(stored)
+}
