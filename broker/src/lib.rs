@@ -1,1 +1,23 @@
-//! placeholder
+//! The broker: requests to owners, owners to logs, answers back.
+//!
+//! [`run`] is all that a program needs. One [`core::Core`] a thread holds the state; `dispatch` sends each request to
+//! its owner; `processor` has one file a family of requests.
+
+mod banner;
+mod call;
+pub mod config;
+mod core;
+mod dispatch;
+mod group;
+mod live_config;
+mod log;
+mod parcel;
+mod placement;
+mod processor;
+mod registration;
+mod start;
+mod stats;
+mod topic;
+mod wait;
+
+pub use start::{BrokerError, Launch, run};

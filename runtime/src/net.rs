@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::{Shutdown, SocketAddr, TcpListener as StdListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,6 +12,7 @@ use std::rc::Rc;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_lite::{AsyncRead, AsyncWrite};
 use glommio::net::{TcpListener, TcpStream};
+use nix::net::if_::InterfaceFlags;
 
 use crate::buffer::SlabSlice;
 use crate::file::FileRange;
@@ -62,6 +63,35 @@ impl Part {
 pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
+}
+
+/// Whether one could listen on an address now; a port of 0 is replaced by a free one.
+pub fn probe(address: SocketAddr) -> io::Result<SocketAddr> {
+    StdListener::bind(address)?.local_addr()
+}
+
+/// The address that other hosts most likely reach this one at: of the first interface that is up and is not the
+/// loopback, IPv4 before IPv6; the loopback's where there is none.
+pub fn local_address() -> IpAddr {
+    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let addresses: Vec<IpAddr> = interfaces
+        .filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING))
+        .filter_map(|interface| interface.address)
+        .filter_map(|address| {
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+        })
+        .filter(|address| !address.is_loopback() && !is_link_local(*address))
+        .collect();
+    let v4 = addresses.iter().find(|address| address.is_ipv4());
+    v4.or(addresses.first()).copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
 }
 
 /// A connection that was accepted and may go to another core.
@@ -160,14 +190,7 @@ impl Stream {
 
     /// Says that nothing more will be sent.
     pub fn shut_down_sending(&self) {
-        let _ = nix::sys::socket::shutdown(
-            self.socket,
-            match Shutdown::Write {
-                Shutdown::Write => nix::sys::socket::Shutdown::Write,
-                Shutdown::Read => nix::sys::socket::Shutdown::Read,
-                Shutdown::Both => nix::sys::socket::Shutdown::Both,
-            },
-        );
+        let _ = nix::sys::socket::shutdown(self.socket, nix::sys::socket::Shutdown::Write);
     }
 
     fn send_memory(&self, parts: &VecDeque<Part>) -> io::Result<usize> {

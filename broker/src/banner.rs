@@ -1,0 +1,85 @@
+//! What a broker says of itself when it is up: at most a dozen lines on stderr, then one stable line on stdout.
+
+use std::rc::Rc;
+
+use storage::{RecoveryReport, StoreWarning};
+
+use crate::config::{Config, FlushDiskType};
+use crate::core::Core;
+use crate::start::Boot;
+
+/// Prints the banner and the line that scripts wait for.
+pub(crate) fn print(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) {
+    for line in lines(core, boot, reports) {
+        eprintln!("{line}");
+    }
+    let config = core.config();
+    println!(
+        "The broker[{}, {}] boot success. serializeType=JSON and name server is {}",
+        config.identity.broker,
+        core.advertised(),
+        name_servers(&config)
+    );
+    eprintln!("READY in {:.2}s", boot.began.elapsed().as_secs_f64());
+    for line in &boot.next_steps {
+        eprintln!("{line}");
+    }
+}
+
+fn lines(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) -> Vec<String> {
+    let config = core.config();
+    let root = boot.store.root();
+    let mut lines = vec![
+        format!(
+            "RingMQ {} broker {} of cluster {}",
+            env!("CARGO_PKG_VERSION"),
+            config.identity.broker,
+            config.identity.cluster
+        ),
+        format!(
+            "store      {} ({}, {})",
+            root.display(),
+            runtime::file::file_system_name(root),
+            if is_direct(boot) { "direct I/O" } else { "no direct I/O: the page cache is used" }
+        ),
+        format!(
+            "cores      {} running {} logs, segments of {} MiB, tail cache {} MiB a log",
+            boot.placement.cores,
+            boot.placement.logs,
+            config.store.segment_bytes >> 20,
+            crate::start::tail_cache_bytes(&config, boot.placement.logs) >> 20
+        ),
+        format!("durability {}", durability(&config)),
+        format!("listening  {}, advertised as {} ({})", boot.listen, core.advertised(), "brokerIP1"),
+    ];
+    let recovered: Vec<&RecoveryReport> = reports.iter().filter(|report| !report.was_clean).collect();
+    if !recovered.is_empty() {
+        let bytes: u64 = recovered.iter().map(|report| report.bytes_scanned).sum();
+        let cut: u64 = recovered.iter().map(|report| report.cut_bytes).sum();
+        let slowest = recovered.iter().map(|report| report.elapsed_ms).max().unwrap_or(0);
+        lines.push(format!(
+            "recovery   {} logs after an unclean stop: {bytes} bytes scanned, {cut} bytes of torn tails cut, {slowest} ms",
+            recovered.len()
+        ));
+    }
+    lines
+}
+
+fn is_direct(boot: &Boot) -> bool {
+    !boot.store.warnings().iter().any(|warning| matches!(warning, StoreWarning::NoDirectIo { .. }))
+}
+
+fn durability(config: &Config) -> String {
+    match config.store.flush {
+        FlushDiskType::Sync => "SYNC_FLUSH: an acknowledged message survives a loss of power".to_owned(),
+        FlushDiskType::Async => format!(
+            "ASYNC_FLUSH: an acknowledged message survives kill -9; a loss of power may take the last {} ms",
+            config.store.flush_interval
+        ),
+    }
+}
+
+pub(crate) fn name_servers(config: &Config) -> String {
+    let names: Vec<String> = config.registration.nameservers.iter().map(ToString::to_string).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(";") }
+}

@@ -1,0 +1,336 @@
+//! One core of the broker: its state, and the ways to reach the others.
+//!
+//! All state here is touched on its core alone. What a processor needs of another core it gets through [`Core::on`],
+//! which runs a step there and brings the result back; no processor names a core itself.
+
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::{CoreId, LogId, PhysicalOffset, QueueId, Random};
+use remoting::message_id::UniqueIdSource;
+use runtime::clock;
+use runtime::mesh::Mesh;
+use runtime::sync::{Notify, OnceSender, once};
+use slab::Slab;
+use storage::{Log, RecoveryReport, StorageError};
+use transport::{ConnectionId, Outgoing, Server};
+
+use crate::config::Config;
+use crate::group::{GroupConfigs, GroupViews, Groups, Sessions};
+use crate::parcel::Parcel;
+use crate::placement::{Placement, TABLES_CORE};
+use crate::processor::send::Additions;
+use crate::registration::Registration;
+use crate::stats::Stats;
+use crate::topic::{Topic, TopicOwner, Topics};
+use crate::wait::Waits;
+
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process is on its way out: requests may then end without an answer.
+pub(crate) fn is_stopping() -> bool {
+    STOPPING.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_stopping() {
+    STOPPING.store(true, Ordering::Relaxed);
+}
+
+fn additions(config: &Config) -> Additions {
+    Additions::new(&config.identity.region, config.topics.trace_on, &config.identity.cluster)
+}
+
+/// Ids for messages that come without one; the cores of a process differ in their hash.
+struct UniqueKeys {
+    source: UniqueIdSource,
+    counter: Cell<u16>,
+}
+
+impl UniqueKeys {
+    fn new(core: CoreId, advertised: SocketAddr) -> UniqueKeys {
+        let process = std::process::id();
+        let process_hash = process << 8 ^ u32::from(core.0);
+        let source = UniqueIdSource { ip: advertised.ip(), process_id: process as u16, process_hash };
+        UniqueKeys { source, counter: Cell::new(0) }
+    }
+
+    fn next(&self) -> String {
+        let counter = self.counter.get();
+        self.counter.set(counter.wrapping_add(1));
+        self.source.id(clock::now_ms(), counter)
+    }
+}
+
+/// The state of one core.
+pub(crate) struct Core {
+    pub(crate) id: CoreId,
+    pub(crate) placement: Placement,
+    pub(crate) mesh: Rc<Mesh<Parcel>>,
+    /// The configuration in force; replaced as a whole when it is updated.
+    config: RefCell<Arc<Config>>,
+    pub(crate) server: OnceCell<Rc<Server>>,
+    /// By log id; only the logs that this core opened are there.
+    logs: OnceCell<Vec<Option<Rc<Log>>>>,
+    /// Topics as the tables' core published them.
+    pub(crate) topics: Topics,
+    /// Groups' settings as the tables' core published them.
+    pub(crate) group_configs: GroupConfigs,
+    /// Subscriptions of online groups as their owners published them.
+    pub(crate) group_views: GroupViews,
+    /// Members, offsets and locks of the groups that this core owns.
+    pub(crate) groups: Groups,
+    /// What the clients of this core's connections registered as.
+    pub(crate) sessions: Sessions,
+    pub(crate) waits: Waits,
+    pub(crate) stats: Stats,
+    /// The tables themselves: on the tables' core only.
+    pub(crate) tables: OnceCell<Tables>,
+    asks: RefCell<Slab<Box<dyn Any>>>,
+    /// Set once the logs of this core were opened, or could not be.
+    opened: RefCell<Option<Result<Vec<RecoveryReport>, StorageError>>>,
+    /// The life of this core went on: its logs are opened, or it is to end.
+    stage: Notify,
+    ended: Cell<bool>,
+    /// No new requests are taken, and none waits.
+    pub(crate) draining: Cell<bool>,
+    /// The address that clients reach this broker at; it is part of every message id.
+    advertised: SocketAddr,
+    /// What is added to the properties of every message; follows the configuration.
+    additions: RefCell<Rc<Additions>>,
+    random: RefCell<Random>,
+    unique_keys: UniqueKeys,
+}
+
+/// What only the tables' core holds.
+pub(crate) struct Tables {
+    pub(crate) topics: Rc<TopicOwner>,
+    pub(crate) group_configs: Rc<crate::group::GroupConfigOwner>,
+    pub(crate) config: Rc<crate::live_config::ConfigOwner>,
+    pub(crate) registration: Rc<Registration>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        mesh: Rc<Mesh<Parcel>>,
+        placement: Placement,
+        config: Arc<Config>,
+        advertised: SocketAddr,
+    ) -> Rc<Core> {
+        let seed = clock::now_ms().0 << 16 | u64::from(mesh.here().0);
+        Rc::new(Core {
+            id: mesh.here(),
+            placement,
+            advertised,
+            additions: RefCell::new(Rc::new(additions(&config))),
+            random: RefCell::new(Random::new(seed)),
+            unique_keys: UniqueKeys::new(mesh.here(), advertised),
+            mesh,
+            config: RefCell::new(config),
+            server: OnceCell::new(),
+            logs: OnceCell::new(),
+            topics: Topics::default(),
+            group_configs: GroupConfigs::default(),
+            group_views: GroupViews::default(),
+            groups: Groups::default(),
+            sessions: Sessions::default(),
+            waits: Waits::default(),
+            stats: Stats::default(),
+            tables: OnceCell::new(),
+            asks: RefCell::default(),
+            opened: RefCell::default(),
+            stage: Notify::new(),
+            ended: Cell::new(false),
+            draining: Cell::new(false),
+        })
+    }
+
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.config.borrow().clone()
+    }
+
+    pub(crate) fn set_config(&self, config: Arc<Config>) {
+        *self.additions.borrow_mut() = Rc::new(additions(&config));
+        *self.config.borrow_mut() = config;
+    }
+
+    pub(crate) fn additions(&self) -> Rc<Additions> {
+        self.additions.borrow().clone()
+    }
+
+    pub(crate) fn advertised(&self) -> SocketAddr {
+        self.advertised
+    }
+
+    /// A number below `limit`, drawn anew each time.
+    pub(crate) fn draw_below(&self, limit: u32) -> u32 {
+        self.random.borrow_mut().below(u64::from(limit)) as u32
+    }
+
+    /// An id for a message whose sender gave it none.
+    pub(crate) fn unique_key(&self) -> String {
+        self.unique_keys.next()
+    }
+
+    /// Tells how opening the logs of this core went.
+    pub(crate) fn opened(&self, outcome: Result<Vec<RecoveryReport>, StorageError>) {
+        *self.opened.borrow_mut() = Some(outcome);
+        self.stage.notify();
+    }
+
+    /// Waits until the logs of this core are opened.
+    pub(crate) async fn until_opened(&self) -> Result<Vec<RecoveryReport>, StorageError> {
+        loop {
+            if let Some(outcome) = self.opened.borrow().clone() {
+                return outcome;
+            }
+            self.stage.notified().await;
+        }
+    }
+
+    /// Lets the main task of this core end.
+    pub(crate) fn end(&self) {
+        self.ended.set(true);
+        self.stage.notify();
+    }
+
+    pub(crate) async fn until_ended(&self) {
+        while !self.ended.get() {
+            self.stage.notified().await;
+        }
+    }
+
+    pub(crate) fn set_logs(&self, logs: Vec<Option<Rc<Log>>>) {
+        assert!(self.logs.set(logs).is_ok(), "core {} opens its logs once", self.id);
+    }
+
+    /// The tables.
+    ///
+    /// # Panics
+    /// On any core but the tables' core.
+    pub(crate) fn tables(&self) -> &Tables {
+        assert!(self.id == TABLES_CORE, "core {} asks for the tables of core {TABLES_CORE}", self.id);
+        self.tables.get().expect("the tables are loaded before the first request")
+    }
+
+    /// A log of this core.
+    ///
+    /// # Panics
+    /// When another core opened it: whoever asks went to the wrong owner.
+    pub(crate) fn log(&self, log: LogId) -> &Rc<Log> {
+        let logs = self.logs.get().expect("logs are opened before the first request");
+        logs[usize::from(log.0)].as_ref().unwrap_or_else(|| panic!("log {log} is not opened by core {}", self.id))
+    }
+
+    pub(crate) fn own_logs(&self) -> impl Iterator<Item = &Rc<Log>> {
+        self.logs.get().into_iter().flatten().flatten()
+    }
+
+    /// The log of a queue that this core owns.
+    pub(crate) fn log_of_queue(&self, topic: &str, queue: QueueId) -> &Rc<Log> {
+        self.log(self.placement.log_of(base::stable_hash(topic), queue))
+    }
+
+    /// As [`Core::log_of_queue`], without hashing the topic's name again.
+    pub(crate) fn log_of_topic_queue(&self, topic: &Topic, queue: QueueId) -> &Rc<Log> {
+        self.log(self.placement.log_of(topic.hash, queue))
+    }
+
+    /// The core that opened the log of a physical offset, if there is such a log.
+    pub(crate) fn core_of_offset(&self, offset: PhysicalOffset) -> Option<CoreId> {
+        (offset.log().0 < self.placement.logs).then(|| self.placement.core_of_log(offset.log()))
+    }
+
+    /// Runs a step on a core and brings its result back. Runs it at once where it is this one.
+    pub(crate) async fn on<T, Made>(
+        self: &Rc<Core>,
+        to: CoreId,
+        work: impl FnOnce(Rc<Core>) -> Made + Send + 'static,
+    ) -> T
+    where
+        T: Send + 'static,
+        Made: Future<Output = T> + 'static,
+    {
+        if to == self.id {
+            return work(self.clone()).await;
+        }
+        let (sender, receiver) = once::<T>();
+        let key = self.asks.borrow_mut().insert(Box::new(sender));
+        let from = self.id;
+        let step = move |core: &Rc<Core>| {
+            let core = core.clone();
+            runtime::spawn(async move {
+                let result = work(core.clone()).await;
+                core.mesh.send(from, Parcel::Run(Box::new(move |asking| asking.give(key, result))));
+            });
+        };
+        self.mesh.send(to, Parcel::Run(Box::new(step)));
+        receiver.receive().await.expect("a core that was asked answers or the process ends")
+    }
+
+    /// Runs a step on every core, this one included, and gathers the results in the order of the cores.
+    pub(crate) async fn on_each<T, Made>(
+        self: &Rc<Core>,
+        work: impl Fn(Rc<Core>) -> Made + Clone + Send + 'static,
+    ) -> Vec<T>
+    where
+        T: Send + 'static,
+        Made: Future<Output = T> + 'static,
+    {
+        let (sender, receiver) = once();
+        let gathered = Rc::new(RefCell::new((Vec::<(CoreId, T)>::new(), Some(sender))));
+        let cores = usize::from(self.placement.cores);
+        for to in self.placement.all_cores() {
+            let (core, work, gathered) = (self.clone(), work.clone(), gathered.clone());
+            runtime::spawn(async move {
+                let result = core.on(to, work).await;
+                let mut gathered = gathered.borrow_mut();
+                gathered.0.push((to, result));
+                if gathered.0.len() == cores
+                    && let Some(sender) = gathered.1.take()
+                {
+                    let _: () = OnceSender::send(sender, ());
+                }
+            });
+        }
+        receiver.receive().await.expect("each core answers or the process ends");
+        let mut results = std::mem::take(&mut gathered.borrow_mut().0);
+        results.sort_by_key(|(core, _)| *core);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    fn give<T: 'static>(&self, key: usize, result: T) {
+        let sender = self.asks.borrow_mut().remove(key);
+        sender.downcast::<OnceSender<T>>().expect("an answer has the type that was asked for").send(result);
+    }
+
+    /// Sends a request of ours to a client, wherever its connection lives. To one that is gone it sends nothing.
+    pub(crate) fn send_to(&self, connection: ConnectionId, outgoing: impl Into<Outgoing>) {
+        let outgoing = outgoing.into();
+        if connection.core == self.id {
+            if let Some(connection) = self.server().connection(connection) {
+                connection.send(outgoing);
+            }
+        } else {
+            self.mesh.send(connection.core, Parcel::Send { connection, outgoing });
+        }
+    }
+
+    /// Gives an answer to a connection of this core.
+    pub(crate) fn deliver_reply(&self, connection: ConnectionId, bytes: usize, outgoing: Option<Outgoing>) {
+        if let Some(connection) = self.server().connection(connection) {
+            if let Some(outgoing) = outgoing {
+                connection.send(outgoing);
+            }
+            connection.finished(bytes);
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Rc<Server> {
+        self.server.get().expect("the server is made before the first connection")
+    }
+}

@@ -1,0 +1,65 @@
+//! Who owns a request: pure functions of the request and the placement.
+
+use std::rc::Rc;
+
+use base::{CoreId, PhysicalOffset, QueueId};
+
+use crate::call::{Refusal, Request};
+use crate::core::Core;
+use crate::placement::TABLES_CORE;
+
+pub(crate) type OwnerOf = fn(&Rc<Core>, &mut Request) -> Result<CoreId, Refusal>;
+
+/// The core of the connection: what is done there, or what goes to many cores from there.
+pub(crate) fn here(core: &Rc<Core>, _request: &mut Request) -> Result<CoreId, Refusal> {
+    Ok(core.id)
+}
+
+pub(crate) fn tables(_core: &Rc<Core>, _request: &mut Request) -> Result<CoreId, Refusal> {
+    Ok(TABLES_CORE)
+}
+
+/// The owner of the queue that fields `topic` and `queueId` (or `b` and `e`) name. A queue still to be chosen, or one
+/// that cannot be, is looked at here.
+pub(crate) fn queue(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
+    let fields = &request.command.fields;
+    let topic = fields.get("topic").or_else(|| fields.get("b"));
+    let queue = fields.get("queueId").or_else(|| fields.get("e")).and_then(|text| text.parse::<u32>().ok());
+    Ok(match (topic, queue) {
+        (Some(topic), Some(queue)) => core.placement.core_of_queue(topic, QueueId(queue)),
+        _ => core.id,
+    })
+}
+
+/// The owner of the queue that a send goes to. Where the sender leaves the choice to the broker, it is made here.
+pub(crate) fn send(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
+    let fields = &request.command.fields;
+    let name = if fields.contains("e") { "e" } else { "queueId" };
+    if fields.get(name).is_some_and(|queue| queue.starts_with('-')) {
+        let topic = fields.get("topic").or_else(|| fields.get("b")).and_then(|topic| core.topics.get(topic));
+        let asked = fields.get("d").or_else(|| fields.get("defaultTopicQueueNums")).and_then(|text| text.parse().ok());
+        let queues = match topic {
+            Some(topic) => topic.write_queues(),
+            None => core.config().topics.default_queue_count.min(asked.unwrap_or(1)),
+        };
+        let chosen = core.draw_below(queues.max(1));
+        request.command.fields.set(name, chosen as i32);
+    }
+    queue(core, request)
+}
+
+/// The owner of the group that field `consumerGroup` or `group` names.
+pub(crate) fn group(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
+    let fields = &request.command.fields;
+    Ok(match fields.get("consumerGroup").or_else(|| fields.get("group")) {
+        Some(group) => core.placement.core_of_group(group),
+        None => core.id,
+    })
+}
+
+/// The owner of the log that a physical offset in field `offset` lies in.
+pub(crate) fn physical_offset(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
+    let offset: i64 = request.command.fields.required("offset")?;
+    let owner = u64::try_from(offset).ok().and_then(|offset| core.core_of_offset(PhysicalOffset(offset)));
+    Ok(owner.unwrap_or(core.id))
+}

@@ -1,0 +1,310 @@
+//! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
+
+mod properties;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{PhysicalOffset, QueueId};
+use remoting::code::ResponseCode;
+use remoting::fields::Fields;
+use remoting::header::send::SendMessage;
+use remoting::message_id::OffsetId;
+use remoting::name;
+use remoting::properties::DELAY_LEVEL;
+use remoting::record::{BatchItems, RecordDraft, sys_flag};
+use runtime::clock;
+use storage::{AppendError, FlushPolicy, Log, Mark, Ticket};
+
+pub(crate) use properties::Additions;
+use properties::Known;
+
+use crate::call::{Answer, Outcome, Refusal, Request};
+use crate::core::Core;
+use crate::topic::{self, Topic};
+
+/// How long a send waits for room in a log that is behind with its writes before it is refused as busy.
+const ROOM_TIME_MAX: Duration = Duration::from_millis(2_000);
+
+/// One message, or a batch of one queue.
+pub(crate) async fn send(core: Rc<Core>, request: Request) -> Outcome {
+    let outcome = store(&core, &request).await;
+    let (code, remark, mut fields, stored) = match outcome {
+        Ok(stored) => (ResponseCode::SUCCESS, None, Fields::new(), Some(stored)),
+        Err(refusal) => {
+            core.stats.send_refused();
+            (refusal.code, Some(refusal.remark), refusal.fields, None)
+        }
+    };
+    if let Some(stored) = stored {
+        stored.push_fields(&core, &mut fields);
+    }
+    let config = core.config();
+    fields.push("MSG_REGION", &*config.identity.region);
+    fields.push("TRACE_ON", config.topics.trace_on);
+    Ok(Answer { remark, ..Answer::of(code).with_fields(fields) })
+}
+
+/// What the sender is told of stored messages.
+struct Stored {
+    queue: QueueId,
+    tickets: Tickets,
+    unique_key: Option<String>,
+}
+
+enum Tickets {
+    One(Ticket),
+    Batch(Vec<Ticket>),
+}
+
+async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
+    let header = SendMessage::decode(&request.command.fields)?;
+    accepts_sends(core)?;
+    let topic = match core.topics.get(&header.topic) {
+        Some(topic) => topic,
+        None => create_topic(core, &header).await?,
+    };
+    let queue = writable_queue(&topic, &header)?;
+    check_body(core, &request.command.body)?;
+    let is_batch = header.batch || request.command.code == remoting::code::RequestCode::SEND_BATCH_MESSAGE.0;
+    let started = clock::instant();
+    let stored = if is_batch {
+        store_batch(core, &header, &topic, queue, request).await?
+    } else {
+        store_one(core, &header, &topic, queue, request).await?
+    };
+    core.stats.send_took(started.elapsed());
+    Ok(stored)
+}
+
+/// The broker's own state: whether anything may be sent at all.
+fn accepts_sends(core: &Core) -> Result<(), Refusal> {
+    if core.draining.get() {
+        let remark = "the broker is shutting down: send to another one, or again after its restart";
+        return Err(Refusal::new(ResponseCode::SERVICE_NOT_AVAILABLE, remark));
+    }
+    let start = core.config().messages.accept_sends_from.0;
+    if start > 0 && clock::now_ms().0 < start {
+        let remark = format!("the broker accepts sends from {start} ms on (startAcceptSendRequestTimeStamp)");
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+    }
+    Ok(())
+}
+
+async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Arc<Topic>, Refusal> {
+    name::check_topic(&header.topic)
+        .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
+    refuse_unsendable(&header.topic)?;
+    let queues = header.default_topic_queue_nums;
+    topic::ensure_for_send(core, &header.topic, &header.default_topic, queues, header.unit_mode).await
+}
+
+fn refuse_unsendable(topic: &str) -> Result<(), Refusal> {
+    if name::is_sendable(topic) {
+        return Ok(());
+    }
+    let remark = format!("topic {topic} belongs to the broker: clients may not send to it");
+    Err(Refusal::new(ResponseCode::NO_PERMISSION, remark))
+}
+
+/// The queue that the message goes to. Its write permission is the route's matter, as with any broker of this kind.
+fn writable_queue(topic: &Topic, header: &SendMessage) -> Result<QueueId, Refusal> {
+    if topic.is_system {
+        refuse_unsendable(&header.topic)?;
+    }
+    let queues = topic.write_queues().max(topic.read_queues());
+    match u32::try_from(header.queue_id) {
+        Ok(queue) if queue < queues => Ok(QueueId(queue)),
+        _ => {
+            let remark = format!("queue {} of topic {} does not exist: it has {queues}", header.queue_id, header.topic);
+            Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark))
+        }
+    }
+}
+
+fn check_body(core: &Core, body: &[u8]) -> Result<(), Refusal> {
+    let limit = core.config().messages.body_bytes_max as usize;
+    if body.len() > limit {
+        let remark = format!(
+            "the body has {} bytes, the limit is {limit} (maxMessageSize): send a smaller one, or raise the limit",
+            body.len()
+        );
+        return Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
+    }
+    if body.is_empty() {
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, "the body is empty: send at least one byte"));
+    }
+    Ok(())
+}
+
+async fn store_one(
+    core: &Rc<Core>,
+    header: &SendMessage,
+    topic: &Topic,
+    queue: QueueId,
+    request: &Request,
+) -> Result<Stored, Refusal> {
+    let known = Known::of(&header.properties);
+    refuse_later_features(header, &known)?;
+    let mut made = None;
+    let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
+    let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
+    let log = core.log_of_topic_queue(topic, queue);
+    let target = log.queue(&header.topic, queue);
+    let ticket = append(log, || log.append(&target, &draft, clock::now_ms())).await?;
+    core.stats.sent(topic, queue, 1, record_bytes(&ticket));
+    reached(log, &ticket, known.waits_for_flush).await?;
+    let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));
+    Ok(Stored { queue, tickets: Tickets::One(ticket), unique_key })
+}
+
+async fn store_batch(
+    core: &Rc<Core>,
+    header: &SendMessage,
+    topic: &Topic,
+    queue: QueueId,
+    request: &Request,
+) -> Result<Stored, Refusal> {
+    let illegal = |remark: String| Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark);
+    if name::is_retry_topic(&header.topic) {
+        return Err(illegal(format!("a batch can't be sent to the retry topic {}", header.topic)));
+    }
+    let items = BatchItems::new(&request.command.body)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| illegal(error.to_string()))?;
+    if items.is_empty() {
+        return Err(illegal("the batch has no message".to_owned()));
+    }
+    let mut properties = Vec::with_capacity(items.len());
+    let mut waits_for_flush = false;
+    for item in &items {
+        if item.body.is_empty() {
+            return Err(illegal("a message of the batch has an empty body: send at least one byte".to_owned()));
+        }
+        let known = Known::of(item.properties);
+        refuse_later_features(header, &known)?;
+        waits_for_flush |= known.waits_for_flush;
+        properties.push(core.additions().stored(item.properties, &known, || core.unique_key())?);
+    }
+    let drafts: Vec<RecordDraft<'_>> = items
+        .iter()
+        .zip(&properties)
+        .map(|(item, properties)| RecordDraft {
+            flag: item.flag,
+            ..draft(core, header, queue, request.peer, item.body, properties)
+        })
+        .collect();
+    let log = core.log_of_topic_queue(topic, queue);
+    let target = log.queue(&header.topic, queue);
+    let tickets = append(log, || log.append_batch(&target, &drafts, clock::now_ms())).await?;
+    let bytes = tickets.iter().map(record_bytes).sum();
+    core.stats.sent(topic, queue, tickets.len() as u64, bytes);
+    let last = tickets.last().expect("a batch is not empty");
+    reached(log, last, waits_for_flush).await?;
+    Ok(Stored { queue, tickets: Tickets::Batch(tickets), unique_key: None })
+}
+
+/// What a later version will do is refused, not done wrongly: the sender keeps the message.
+fn refuse_later_features(header: &SendMessage, known: &Known<'_>) -> Result<(), Refusal> {
+    let prepared = header.sys_flag & sys_flag::TRANSACTION_MASK == sys_flag::TRANSACTION_PREPARED;
+    if prepared || known.is_transaction {
+        let remark = "this broker does not serve transactions yet: the message was not stored";
+        return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
+    }
+    let delayed = known.delay_level.is_some_and(|level| level.parse::<i64>() != Ok(0));
+    if delayed || known.timer.is_some() {
+        let what = known.delay_level.map_or("a delivery time".to_owned(), |level| format!("{DELAY_LEVEL}={level}"));
+        let remark = format!("this broker does not serve delayed messages yet: {what} was refused, nothing was stored");
+        return Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
+    }
+    Ok(())
+}
+
+fn draft<'a>(
+    core: &Core,
+    header: &'a SendMessage,
+    queue: QueueId,
+    peer: SocketAddr,
+    body: &'a [u8],
+    properties: &'a str,
+) -> RecordDraft<'a> {
+    RecordDraft {
+        topic: &header.topic,
+        queue_id: queue,
+        flag: header.flag,
+        sys_flag: header.sys_flag,
+        born_timestamp_ms: header.born_timestamp_ms,
+        born_host: peer,
+        store_host: core.advertised(),
+        reconsume_times: header.reconsume_times,
+        prepared_transaction_offset: 0,
+        body,
+        properties,
+    }
+}
+
+/// Appends, in order. Waits only while the log is too far behind with its writes.
+async fn append<T>(log: &Log, try_append: impl Fn() -> Result<T, AppendError>) -> Result<T, Refusal> {
+    let until = clock::instant() + ROOM_TIME_MAX;
+    loop {
+        let error = match try_append() {
+            Ok(appended) => return Ok(appended),
+            Err(error) => error,
+        };
+        let remaining = until.saturating_duration_since(clock::instant());
+        let is_busy = matches!(error, AppendError::Busy { .. });
+        if !is_busy || clock::within(remaining, log.room()).await.is_none() {
+            return Err(refused(&error));
+        }
+    }
+}
+
+fn refused(error: &AppendError) -> Refusal {
+    let code = match error {
+        AppendError::Busy { .. } => ResponseCode::SYSTEM_BUSY,
+        AppendError::TooLarge { .. } => ResponseCode::MESSAGE_ILLEGAL,
+        _ => ResponseCode::SERVICE_NOT_AVAILABLE,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+/// Waits for what the sender was promised. Nothing changes from here on.
+async fn reached(log: &Log, ticket: &Ticket, waits_for_flush: bool) -> Result<(), Refusal> {
+    let mark = match log.flush_policy() {
+        FlushPolicy::Sync if waits_for_flush => Mark::Durable,
+        _ => Mark::Written,
+    };
+    ticket.reached(mark).await.map_err(|error| Refusal::new(ResponseCode::SERVICE_NOT_AVAILABLE, error.to_string()))
+}
+
+impl Stored {
+    fn push_fields(&self, core: &Core, fields: &mut Fields) {
+        let host = core.advertised();
+        let first = match &self.tickets {
+            Tickets::One(ticket) => {
+                fields.push("msgId", offset_id(host, ticket.physical_offset));
+                ticket
+            }
+            Tickets::Batch(tickets) => {
+                let ids: Vec<String> = tickets.iter().map(|ticket| offset_id(host, ticket.physical_offset)).collect();
+                fields.push("msgId", ids.join(","));
+                &tickets[0]
+            }
+        };
+        fields.push("queueId", self.queue.0 as i32);
+        fields.push("queueOffset", first.queue_offset.0 as i64);
+        if let Some(unique_key) = &self.unique_key {
+            fields.push("transactionId", unique_key.as_str());
+        }
+    }
+}
+
+fn record_bytes(ticket: &Ticket) -> u64 {
+    ticket.end.since(ticket.physical_offset.offset())
+}
+
+fn offset_id(host: SocketAddr, physical_offset: PhysicalOffset) -> String {
+    OffsetId { host, physical_offset }.encode()
+}

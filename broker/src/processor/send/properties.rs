@@ -1,0 +1,159 @@
+//! The properties of a message on their way into the log: what the broker reads of them and what it adds.
+
+use remoting::code::ResponseCode;
+use remoting::properties::{
+    CLUSTER, DELAY_LEVEL, MSG_REGION, NAME_END, POP_CHECKPOINT, PROPERTIES_BYTES_MAX, TIMER_DELAY_MS,
+    TIMER_DELAY_SECONDS, TIMER_DELIVER_MS, TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY, VALUE_END, WAIT_STORE,
+};
+
+use crate::call::Refusal;
+
+/// What the broker wants to know of a message's properties, found in one walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known<'a> {
+    pub(crate) unique_key: Option<&'a str>,
+    pub(crate) delay_level: Option<&'a str>,
+    pub(crate) timer: Option<&'a str>,
+    pub(crate) is_transaction: bool,
+    /// False when the sender does not want to wait for the flush.
+    pub(crate) waits_for_flush: bool,
+    /// There are entries that are malformed or that the broker sets itself: the text must be written anew.
+    is_unclean: bool,
+}
+
+impl<'a> Known<'a> {
+    pub(crate) fn of(properties: &'a str) -> Known<'a> {
+        let mut known = Known { waits_for_flush: true, ..Known::default() };
+        let text = properties.strip_suffix(VALUE_END).unwrap_or(properties);
+        if text.is_empty() {
+            known.is_unclean = !properties.is_empty();
+            return known;
+        }
+        for entry in text.split(VALUE_END) {
+            match entry.split_once(NAME_END) {
+                Some((name, value)) if !name.is_empty() && !value.is_empty() && !value.contains(NAME_END) => {
+                    known.take(name, value);
+                }
+                _ => known.is_unclean = true,
+            }
+        }
+        known
+    }
+
+    fn take(&mut self, name: &str, value: &'a str) {
+        match name {
+            UNIQUE_KEY => self.unique_key = Some(value),
+            WAIT_STORE => self.waits_for_flush = !value.eq_ignore_ascii_case("false"),
+            DELAY_LEVEL => self.delay_level = Some(value),
+            TIMER_DELAY_SECONDS | TIMER_DELAY_MS | TIMER_DELIVER_MS => self.timer = Some(value),
+            TRANSACTION_PREPARED => self.is_transaction = value == "true",
+            POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER => self.is_unclean = true,
+            _ => {}
+        }
+    }
+}
+
+/// What the broker adds to every message.
+#[derive(Clone, Debug)]
+pub(crate) struct Additions {
+    text: String,
+}
+
+impl Additions {
+    pub(crate) fn new(region: &str, trace_on: bool, cluster: &str) -> Additions {
+        let mut text = String::new();
+        push(&mut text, MSG_REGION, region);
+        push(&mut text, TRACE_ON, if trace_on { "true" } else { "false" });
+        push(&mut text, CLUSTER, cluster);
+        Additions { text }
+    }
+
+    /// The properties as they are stored. `unique_key` is added when the message has none.
+    pub(crate) fn stored(
+        &self,
+        properties: &str,
+        known: &Known<'_>,
+        unique_key: impl FnOnce() -> String,
+    ) -> Result<String, Refusal> {
+        let mut stored = String::with_capacity(properties.len() + self.text.len() + 64);
+        if known.is_unclean {
+            for (name, value) in remoting::properties::parse(properties) {
+                if !matches!(name, POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER) {
+                    push(&mut stored, name, value);
+                }
+            }
+        } else {
+            stored.push_str(properties);
+            if !stored.is_empty() && !stored.ends_with(VALUE_END) {
+                stored.push(VALUE_END);
+            }
+        }
+        if known.unique_key.is_none() {
+            push(&mut stored, UNIQUE_KEY, &unique_key());
+        }
+        stored.push_str(&self.text);
+        if stored.len() > PROPERTIES_BYTES_MAX {
+            let remark = format!(
+                "the message's properties take {} bytes with what the broker adds ({} bytes), the limit is \
+                 {PROPERTIES_BYTES_MAX}: send fewer or shorter properties",
+                stored.len(),
+                stored.len() - properties.len(),
+            );
+            return Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
+        }
+        Ok(stored)
+    }
+}
+
+fn push(text: &mut String, name: &str, value: &str) {
+    text.push_str(name);
+    text.push(NAME_END);
+    text.push_str(value);
+    text.push(VALUE_END);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(properties: &str) -> Result<String, Refusal> {
+        let additions = Additions::new("R", true, "C");
+        additions.stored(properties, &Known::of(properties), || "ID".to_owned())
+    }
+
+    #[test]
+    fn the_brokers_own_are_added_once() {
+        let own = "MSG_REGION\u{1}R\u{2}TRACE_ON\u{1}true\u{2}CLUSTER\u{1}C\u{2}";
+        for (sent, kept) in [
+            ("", "UNIQ_KEY\u{1}ID\u{2}"),
+            ("UNIQ_KEY\u{1}X\u{2}", "UNIQ_KEY\u{1}X\u{2}"),
+            ("TAGS\u{1}a\u{2}UNIQ_KEY\u{1}X", "TAGS\u{1}a\u{2}UNIQ_KEY\u{1}X\u{2}"),
+            (
+                "a\u{1}b\u{2}CLUSTER\u{1}other\u{2}POP_CK\u{1}1\u{2}UNIQ_KEY\u{1}X\u{2}",
+                "a\u{1}b\u{2}UNIQ_KEY\u{1}X\u{2}",
+            ),
+            ("broken\u{2}\u{1}x\u{2}empty\u{1}\u{2}a\u{1}b", "a\u{1}b\u{2}UNIQ_KEY\u{1}ID\u{2}"),
+        ] {
+            assert_eq!(stored(sent), Ok(format!("{kept}{own}")), "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_with_the_limit() {
+        let rest = stored("a\u{1}\u{2}").unwrap().len() + "a\u{1}\u{2}".len();
+        let fits = format!("a\u{1}{}\u{2}", "x".repeat(PROPERTIES_BYTES_MAX - rest));
+        assert_eq!(stored(&fits).map(|text| text.len()), Ok(PROPERTIES_BYTES_MAX));
+        let over = format!("a\u{1}{}\u{2}", "x".repeat(PROPERTIES_BYTES_MAX - rest + 1));
+        let refusal = stored(&over).unwrap_err();
+        assert_eq!(refusal.code, ResponseCode::MESSAGE_ILLEGAL);
+        assert!(refusal.remark.contains("32768") && refusal.remark.contains("32767"), "{}", refusal.remark);
+    }
+
+    #[test]
+    fn what_the_broker_acts_on_is_found() {
+        let known = Known::of("WAIT\u{1}false\u{2}DELAY\u{1}3\u{2}TRAN_MSG\u{1}true\u{2}UNIQ_KEY\u{1}U\u{2}");
+        assert!(!known.waits_for_flush && known.is_transaction);
+        assert_eq!((known.delay_level, known.unique_key), (Some("3"), Some("U")));
+        assert!(Known::of("").waits_for_flush);
+    }
+}
