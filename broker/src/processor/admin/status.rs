@@ -1,0 +1,273 @@
+//! The broker's state for admin tools: at run time (28), and one figure over time (315).
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
+use std::rc::Rc;
+
+use base::Millis;
+use remoting::body::kv::KvTable;
+use remoting::body::stats::{BrokerStatsData, BrokerStatsItem};
+use remoting::code::ResponseCode;
+use remoting::command::{VERSION_NAME, VERSION_ORDINAL};
+use remoting::header::stats::ViewBrokerStatsData;
+use remoting::json;
+use remoting::text::Text;
+use runtime::clock;
+use runtime::file::Space;
+use transport::Limits;
+
+use crate::call::{Answer, Outcome, Refusal, Request};
+use crate::config::Config;
+use crate::core::Core;
+use crate::stats::{self, Item, StatsView, Window};
+
+/// All logs together, in bytes. Offsets are summed, so they grow with every message whichever log it goes to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LogTotals {
+    pub(crate) min: i64,
+    pub(crate) appended: i64,
+    pub(crate) durable: i64,
+    written: i64,
+    visible: i64,
+    /// Store time of the oldest message, in milliseconds.
+    store_ms_first: Option<u64>,
+}
+
+/// 28, on any core.
+pub(crate) async fn runtime_info(core: Rc<Core>, _request: Request) -> Outcome {
+    let config = core.config();
+    let counted = stats::gather(&core).await;
+    let logs = log_totals(&core).await;
+    let root = config.store.root.clone();
+    let space = runtime::blocking(move || runtime::file::space(&root)).await.ok();
+    let mut table = Table::default();
+    identity(&mut table, &core, &config);
+    counts(&mut table, &counted);
+    log_state(&mut table, &logs);
+    disk(&mut table, &config, space);
+    queues_of_threads(&mut table);
+    timers(&mut table);
+    Ok(Answer::success().with_body(json::encode(&KvTable { table: table.0 })))
+}
+
+/// 315, on any core.
+pub(crate) async fn view_stats(core: Rc<Core>, request: Request) -> Outcome {
+    let header = ViewBrokerStatsData::decode(&request.command.fields)?;
+    let unknown = || {
+        let remark = format!("nothing was counted yet as {} of {}", header.stats_name, header.stats_key);
+        Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
+    };
+    let item =
+        Item::parse(&header.stats_name, &header.stats_key, &core.config().identity.cluster).ok_or_else(unknown)?;
+    let view = stats::gather_item(&core, item).await.ok_or_else(unknown)?;
+    let figures = |window| {
+        let (sum, tps, avgpt) = view.figures(window);
+        BrokerStatsItem { avgpt, sum: i64::try_from(sum).unwrap_or(i64::MAX), tps }
+    };
+    let body = BrokerStatsData {
+        stats_day: figures(Window::Day),
+        stats_hour: figures(Window::Hour),
+        stats_minute: figures(Window::Minute),
+    };
+    Ok(Answer::success().with_body(json::encode(&body)))
+}
+
+/// Sums over all logs of all cores.
+pub(crate) async fn log_totals(core: &Rc<Core>) -> LogTotals {
+    let mut all = LogTotals::default();
+    for one in core.on_each(|core| async move { own_log_totals(&core) }).await {
+        all.add(one);
+    }
+    all
+}
+
+fn own_log_totals(core: &Rc<Core>) -> LogTotals {
+    let wire = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
+    let mut all = LogTotals::default();
+    for log in core.own_logs() {
+        let stats = log.stats();
+        all.add(LogTotals {
+            min: wire(stats.min),
+            appended: wire(stats.appended),
+            durable: wire(stats.durable),
+            written: wire(stats.written),
+            visible: wire(stats.visible),
+            store_ms_first: stats.store_ms_first,
+        });
+    }
+    all
+}
+
+impl LogTotals {
+    fn add(&mut self, other: LogTotals) {
+        self.min += other.min;
+        self.appended += other.appended;
+        self.durable += other.durable;
+        self.written += other.written;
+        self.visible += other.visible;
+        self.store_ms_first = match (self.store_ms_first, other.store_ms_first) {
+            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+}
+
+#[derive(Default)]
+struct Table(BTreeMap<Text, Text>);
+
+impl Table {
+    fn put(&mut self, key: impl Into<Text>, value: impl Display) {
+        self.0.insert(key.into(), Text::from(format!("{value}")));
+    }
+}
+
+fn identity(table: &mut Table, core: &Rc<Core>, config: &Config) {
+    let (Millis(started_ms), Millis(now_ms)) = (core.stats.started(), clock::now_ms());
+    table.put("brokerActive", true);
+    table.put("brokerVersionDesc", VERSION_NAME);
+    table.put("brokerVersion", VERSION_ORDINAL);
+    table.put("bootTimestamp", started_ms);
+    table.put("runtime", runtime_text(now_ms.saturating_sub(started_ms) / 1000));
+    table.put("startAcceptSendRequestTimeStamp", config.messages.accept_sends_from);
+}
+
+fn counts(table: &mut Table, counted: &StatsView) {
+    table.put("putTps", rates_text(counted.put_rates));
+    table.put("getTransferredTps", rates_text(counted.got_rates));
+    table.put("getFoundTps", rates_text(counted.found_rates));
+    table.put("getMissTps", rates_text(counted.missed_rates));
+    let total = std::array::from_fn(|span| counted.found_rates[span] + counted.missed_rates[span]);
+    table.put("getTotalTps", rates_text(total));
+    table.put("msgPutTotalYesterdayMorning", counted.put_yesterday_morning);
+    table.put("msgPutTotalTodayMorning", counted.put_today_morning);
+    table.put("msgPutTotalTodayNow", counted.put_messages);
+    table.put("msgGetTotalYesterdayMorning", counted.got_yesterday_morning);
+    table.put("msgGetTotalTodayMorning", counted.got_today_morning);
+    table.put("msgGetTotalTodayNow", counted.got_messages);
+    table.put("putMessageTimesTotal", counted.put_messages);
+    table.put("putMessageFailedTimes", counted.sends_refused);
+    table.put("putMessageSizeTotal", counted.put_bytes);
+    table.put("putMessageAverageSize", counted.put_bytes_average());
+    table.put("putMessageEntireTimeMax", counted.send_time_longest().as_millis());
+    table.put("getMessageEntireTimeMax", counted.pull_time_longest.as_millis());
+    table.put("putMessageDistributeTime", counted.send_distribution());
+    table.put("putLatency99", format!("{:.2}", counted.send_percentile_ms(0.99)));
+    table.put("putLatency999", format!("{:.2}", counted.send_percentile_ms(0.999)));
+}
+
+fn log_state(table: &mut Table, logs: &LogTotals) {
+    table.put("commitLogMinOffset", logs.min);
+    table.put("commitLogMaxOffset", logs.appended);
+    table.put("earliestMessageTimeStamp", logs.store_ms_first.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)));
+    table.put("remainHowManyDataToFlush", bytes_text(behind(logs.appended, logs.durable)));
+    table.put("remainHowManyDataToCommit", bytes_text(behind(logs.appended, logs.written)));
+    table.put("dispatchBehindBytes", behind(logs.appended, logs.visible));
+    // What is stored becomes visible in the step that confirms it: no queue of such work can fill up.
+    table.put("dispatchMaxBuffer", 0);
+    // There is no pool of buffers whose rest could run out; this number means so.
+    table.put("remainTransientStoreBufferNumbs", i32::MAX);
+    // Records are never written into the page cache under a lock.
+    table.put("pageCacheLockTimeMills", 0);
+}
+
+fn disk(table: &mut Table, config: &Config, space: Option<Space>) {
+    let path: &Path = config.store.commit_log.as_deref().unwrap_or(&config.store.root);
+    let (total, free) = space.map_or((0, 0), |space| (space.bytes_total, space.bytes_available));
+    let used = total.saturating_sub(free);
+    let ratio = if total == 0 { 0.0 } else { used as f64 / total as f64 };
+    table.put("commitLogDirCapacity", format!("Total : {}, Free : {}.", bytes_text(total), bytes_text(free)));
+    table.put("commitLogDiskRatio", ratio);
+    table.put(format!("commitLogDiskRatio_{}", path.display()), ratio);
+    table.put("consumeQueueDiskRatio", ratio);
+}
+
+/// Requests wait in no queue for a thread: their connections stop being read instead. So sizes and waiting times are
+/// 0, and the capacity is what one connection may have unanswered.
+fn queues_of_threads(table: &mut Table) {
+    let capacity = Limits::default().in_flight_requests_max;
+    for name in ["send", "pull", "litePull", "query", "ack"] {
+        table.put(format!("{name}ThreadPoolQueueSize"), 0);
+        table.put(format!("{name}ThreadPoolQueueCapacity"), capacity);
+        table.put(format!("{name}ThreadPoolQueueHeadWaitTimeMills"), 0);
+    }
+    table.put("EndTransactionQueueSize", 0);
+    table.put("EndTransactionThreadPoolQueueCapacity", capacity);
+}
+
+/// Nothing is timed, so nothing is behind.
+fn timers(table: &mut Table) {
+    for key in ["timerReadBehind", "timerOffsetBehind", "timerCongestNum"] {
+        table.put(key, 0);
+    }
+    for key in ["timerEnqueueTps", "timerDequeueTps"] {
+        table.put(key, "0.0");
+    }
+}
+
+fn behind(ahead: i64, back: i64) -> u64 {
+    u64::try_from(ahead - back).unwrap_or(0)
+}
+
+/// `[ d days, h hours, m minutes, s seconds ]`
+fn runtime_text(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    format!("[ {days} days, {hours} hours, {minutes} minutes, {} seconds ]", seconds % 60)
+}
+
+/// Three decimals, separated by blanks.
+fn rates_text(rates: [f64; 3]) -> String {
+    rates.map(|rate| format!("{rate:.3}")).join(" ")
+}
+
+/// Bytes for people: `0 B`, `1.2 KiB`.
+fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let power = (bytes.ilog2() / 10) as usize;
+    let scaled = bytes as f64 / (1_u64 << (10 * power)) as f64;
+    format!("{scaled:.1} {}", UNITS[power - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_the_forms_that_tools_parse() {
+        assert_eq!(runtime_text(0), "[ 0 days, 0 hours, 0 minutes, 0 seconds ]");
+        assert_eq!(runtime_text(93_784), "[ 1 days, 2 hours, 3 minutes, 4 seconds ]");
+        assert_eq!(rates_text([0.0, 1.23456, 1e6]), "0.000 1.235 1000000.000");
+        for (bytes, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1229, "1.2 KiB"), (100 << 30, "100.0 GiB"), (u64::MAX, "16.0 EiB")]
+        {
+            assert_eq!(bytes_text(bytes), text);
+        }
+    }
+
+    #[test]
+    fn totals_add_up() {
+        let mut all = LogTotals { appended: 5, store_ms_first: Some(9), ..LogTotals::default() };
+        all.add(LogTotals { appended: 7, store_ms_first: Some(3), ..LogTotals::default() });
+        all.add(LogTotals::default());
+        assert_eq!((all.appended, all.store_ms_first), (12, Some(3)));
+        assert_eq!((behind(5, 3), behind(3, 5)), (2, 0));
+    }
+
+    #[test]
+    fn the_table_has_what_tools_read() {
+        let mut table = Table::default();
+        counts(&mut table, &StatsView::default());
+        log_state(&mut table, &LogTotals::default());
+        queues_of_threads(&mut table);
+        timers(&mut table);
+        assert_eq!(table.0["putTps"], "0.000 0.000 0.000");
+        assert_eq!(table.0["earliestMessageTimeStamp"], "-1");
+        assert_eq!(table.0["remainHowManyDataToFlush"], "0 B");
+        for (key, value) in &table.0 {
+            assert!(!value.is_empty(), "{key}");
+        }
+    }
+}

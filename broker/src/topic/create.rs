@@ -1,0 +1,75 @@
+//! Topics made on demand: by a send, and by the broker itself. Any core may ask.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use remoting::code::ResponseCode;
+use remoting::name;
+use remoting::text::Text;
+
+use super::Topic;
+use super::change::{Change, no_topic};
+use super::table::fixed_change;
+use crate::call::Refusal;
+use crate::core::Core;
+use crate::placement::TABLES_CORE;
+
+/// The topic of a send: as it is, or made after its template where that is allowed. The name is checked before
+/// anything else, as it becomes a key on disk.
+pub(crate) async fn ensure_for_send(
+    core: &Rc<Core>,
+    topic: &Text,
+    template: &Text,
+    queues: i32,
+    unit: bool,
+) -> Result<Arc<Topic>, Refusal> {
+    if let Some(topic) = core.topics.get(topic) {
+        return Ok(topic);
+    }
+    check(topic)?;
+    let (topic, template) = (topic.detached(), template.detached());
+    if !may_be_made(core, &topic, &template) {
+        return Err(no_topic(&topic));
+    }
+    made(core, Change::AutoCreate { topic, template, queues, unit }).await
+}
+
+/// The topic that brings a group what it failed to consume. `None` when the group is to have no such topic.
+pub(crate) async fn ensure_retry_topic(
+    core: &Rc<Core>,
+    group: &str,
+    queues: u32,
+) -> Result<Option<Arc<Topic>>, Refusal> {
+    if queues == 0 {
+        return Ok(None);
+    }
+    ensure_fixed_topic(core, &name::retry_topic(group), queues).await.map(Some)
+}
+
+/// A topic that the broker itself needs: as it is, or made with so many queues, readable and writable.
+async fn ensure_fixed_topic(core: &Rc<Core>, topic: &str, queues: u32) -> Result<Arc<Topic>, Refusal> {
+    if let Some(topic) = core.topics.get(topic) {
+        return Ok(topic);
+    }
+    check(topic)?;
+    made(core, fixed_change(topic, queues)).await
+}
+
+fn check(topic: &str) -> Result<(), Refusal> {
+    name::check_topic(topic).map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))
+}
+
+/// Whether asking the owner can help: spares the tables' core the requests for topics that nobody will make.
+fn may_be_made(core: &Rc<Core>, topic: &str, template: &str) -> bool {
+    name::is_retry_topic(topic) || core.topics.contains(template)
+}
+
+async fn made(core: &Rc<Core>, change: Change) -> Result<Arc<Topic>, Refusal> {
+    let topics = core
+        .on(TABLES_CORE, |core| async move {
+            let owner = core.tables().topics.clone();
+            owner.change(&core, change).await
+        })
+        .await?;
+    Ok(topics.into_iter().next().expect("a change that makes one topic gives one"))
+}

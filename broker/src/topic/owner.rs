@@ -1,0 +1,337 @@
+//! The owner of the table of topics, on the tables' core: one writer does all changes, in batches.
+//!
+//! A batch is tried on a draft, stored, published to every core, and only then becomes the table; whoever asked is
+//! answered after that. A batch that cannot be stored changes nothing. Deleting goes the other way round: the topic
+//! vanishes from every core, then its data, then from the stored table, so that a topic made anew begins empty
+//! whenever the process ends.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use remoting::body::topic::{DataVersion, TopicConfigTable};
+use remoting::code::ResponseCode;
+use remoting::json;
+use remoting::name;
+use remoting::text::Text;
+use runtime::clock;
+use runtime::sync::{Notify, OnceSender, once};
+use runtime::table_file;
+use thiserror::Error;
+
+use super::change::{Change, Rules};
+use super::table::{Applied, BootFacts, TopicTable, file_text};
+use super::{TOPIC_QUEUES_MAX, Topic};
+use crate::call::Refusal;
+use crate::config::Config;
+use crate::core::Core;
+use crate::registration::Ticket;
+
+/// How long a change waits for the nameservers to know of it. Beyond it the change is answered all the same: it is
+/// done here, and the registration goes on.
+const REGISTRATION_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Changes that wait for the writer. Beyond it a new one is refused as busy.
+const ASKED_MAX: usize = 10_000;
+
+/// Why the stored topics cannot be used. The process must not go on with an empty table.
+#[derive(Debug, Error)]
+pub(crate) enum TopicFileError {
+    #[error("{}: {source}; restore it from its .bak or a backup, or move it away to begin without topics", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}: {what}; restore it from its .bak or a backup, or move it away to begin without topics", path.display())]
+    Content { path: PathBuf, what: String },
+    #[error("{} cannot be written: {source}; look at the folder's permissions and space", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+struct Asked {
+    change: Change,
+    answer: OnceSender<Result<Done, Refusal>>,
+}
+
+/// A change that is in force on every core.
+struct Done {
+    topics: Vec<Arc<Topic>>,
+    /// Set when there is something that the nameservers should know.
+    ticket: Option<Ticket>,
+}
+
+/// The table of topics and its writer.
+pub(crate) struct TopicOwner {
+    path: PathBuf,
+    table: RefCell<TopicTable>,
+    /// Of the newest file.
+    generation: RefCell<u64>,
+    asked: RefCell<Vec<Asked>>,
+    wake: Notify,
+}
+
+impl TopicOwner {
+    /// Reads the stored topics and adds those that must exist.
+    pub(crate) async fn load(config: &Config) -> Result<Rc<TopicOwner>, TopicFileError> {
+        let path = config.store.root.join("config").join("topics.json");
+        let from = path.clone();
+        let stored = runtime::blocking(move || table_file::read(&from))
+            .await
+            .map_err(|source| TopicFileError::Read { path: path.clone(), source })?;
+        if stored.as_ref().is_some_and(|stored| stored.fell_back) {
+            crate::log::warn(format_args!(
+                "{} was damaged or missing; the generation before it is used, so the last change of a topic may be lost",
+                path.display()
+            ));
+        }
+        let (generation, table) = match stored {
+            Some(stored) => (stored.generation, read_table(&path, &stored.text)?),
+            None => (0, TopicConfigTable::default()),
+        };
+        Ok(Rc::new(TopicOwner {
+            path,
+            table: RefCell::new(TopicTable::at_boot(table, &boot_facts(config), clock::now_ms())),
+            generation: RefCell::new(generation),
+            asked: RefCell::default(),
+            wake: Notify::new(),
+        }))
+    }
+
+    /// Stores and publishes the topics that there are, and starts the writer. The tables of `core` are set before.
+    pub(crate) async fn start(self: &Rc<Self>, core: &Rc<Core>) -> Result<(), TopicFileError> {
+        let draft = self.table.borrow().clone();
+        self.store(&draft).await.map_err(|source| TopicFileError::Write { path: self.path.clone(), source })?;
+        publish(core, draft.all().cloned().collect()).await;
+        let (owner, core) = (self.clone(), core.clone());
+        runtime::spawn(async move { owner.write(&core).await });
+        Ok(())
+    }
+
+    /// Asks for a change and waits until it is stored and in force on every core, and for a while until the
+    /// nameservers know of it. Gives the topics that the change is about, as they are then.
+    pub(crate) async fn change(&self, core: &Rc<Core>, change: Change) -> Result<Vec<Arc<Topic>>, Refusal> {
+        if self.asked.borrow().len() >= ASKED_MAX {
+            let remark = format!("{ASKED_MAX} changes of topics wait to be stored already; try again later");
+            return Err(Refusal::new(ResponseCode::SYSTEM_BUSY, remark));
+        }
+        let (answer, receiver) = once();
+        self.asked.borrow_mut().push(Asked { change, answer });
+        self.wake.notify();
+        let done = receiver.receive().await.expect("the writer answers every change or the process ends")?;
+        if let Some(ticket) = done.ticket {
+            let registration = core.tables().registration.clone();
+            // Late is no failure: the change is in force here.
+            let _ = clock::within(REGISTRATION_WAIT_MAX, registration.reached(ticket)).await;
+        }
+        Ok(done.topics)
+    }
+
+    /// All topics, or those of the names that there are, with the data version that they have together.
+    pub(crate) fn snapshot(&self, names: Option<&BTreeSet<Text>>) -> (Vec<Arc<Topic>>, DataVersion) {
+        let table = self.table.borrow();
+        let topics = match names {
+            None => table.all().cloned().collect(),
+            Some(names) => names.iter().filter_map(|topic| table.get(topic).cloned()).collect(),
+        };
+        (topics, table.version())
+    }
+
+    pub(crate) fn version(&self) -> DataVersion {
+        self.table.borrow().version()
+    }
+
+    pub(crate) fn system_topics(&self) -> BTreeSet<Text> {
+        self.table.borrow().system_topics()
+    }
+
+    /// Makes all that is registered count as new, as after a change of the broker's own permission.
+    pub(crate) fn renew_version(&self) {
+        self.table.borrow_mut().next_version(clock::now_ms());
+    }
+
+    async fn write(&self, core: &Rc<Core>) {
+        loop {
+            while self.asked.borrow().is_empty() {
+                self.wake.notified().await;
+            }
+            let asked = self.asked.take();
+            let mut changes = Vec::with_capacity(asked.len());
+            for one in asked {
+                if let Change::Delete(topic) = &one.change {
+                    self.write_changes(core, std::mem::take(&mut changes)).await;
+                    let deleted = self.delete(core, topic).await;
+                    one.answer.send(deleted);
+                } else {
+                    changes.push(one);
+                }
+            }
+            self.write_changes(core, changes).await;
+        }
+    }
+
+    /// Does changes that delete nothing.
+    async fn write_changes(&self, core: &Rc<Core>, asked: Vec<Asked>) {
+        if asked.is_empty() {
+            return;
+        }
+        let rules = rules(&core.config());
+        let mut draft = self.table.borrow().clone();
+        let outcomes: Vec<_> = asked.into_iter().map(|one| (one.answer, draft.apply(&one.change, rules))).collect();
+        let changed: Vec<Arc<Topic>> = outcomes
+            .iter()
+            .filter_map(|(_, outcome)| outcome.as_ref().ok())
+            .flat_map(|done| done.changed.clone())
+            .collect();
+        let mut ticket = None;
+        if !changed.is_empty() {
+            draft.next_version(clock::now_ms());
+            if let Err(error) = self.store(&draft).await {
+                let refusal = self.not_stored(&error);
+                crate::log::warn(format_args!("{}", refusal.remark));
+                for (answer, outcome) in outcomes {
+                    answer.send(unless_changed(outcome, &refusal));
+                }
+                return;
+            }
+            let names = changed.iter().map(|topic| topic.name().clone()).collect();
+            publish(core, changed).await;
+            self.commit(draft);
+            ticket = Some(core.tables().registration.topics_changed(&names));
+        }
+        for (answer, outcome) in outcomes {
+            answer.send(outcome.map(|done| Done { topics: done.topics, ticket }));
+        }
+    }
+
+    async fn delete(&self, core: &Rc<Core>, topic: &Text) -> Result<Done, Refusal> {
+        let mut draft = self.table.borrow().clone();
+        let change = Change::Delete(topic.clone());
+        let Some(deleted) = draft.apply(&change, rules(&core.config()))?.deleted else {
+            return Ok(Done { topics: Vec::new(), ticket: None });
+        };
+        draft.next_version(clock::now_ms());
+        withdraw(core, deleted.clone()).await;
+        let gone = match delete_data(core, topic.detached()).await {
+            Ok(()) => self.store(&draft).await.map_err(|error| self.not_stored(&error)),
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = gone {
+            crate::log::warn(format_args!("{}", refusal.remark));
+            publish(core, vec![deleted]).await;
+            return Err(refusal);
+        }
+        self.commit(draft);
+        // Whoever deletes it at the nameserver next must not be overtaken by a registration that still has it.
+        let ticket = core.tables().registration.everything_changed();
+        Ok(Done { topics: Vec::new(), ticket: Some(ticket) })
+    }
+
+    /// The draft becomes the table. A version that was renewed meanwhile stays the newer one.
+    fn commit(&self, mut draft: TopicTable) {
+        let mut table = self.table.borrow_mut();
+        if table.version().counter >= draft.version().counter {
+            draft.take_version_of(&table);
+            draft.next_version(clock::now_ms());
+        }
+        *table = draft;
+    }
+
+    async fn store(&self, draft: &TopicTable) -> io::Result<()> {
+        let topics: Vec<Arc<Topic>> = draft.all().cloned().collect();
+        let version = draft.version();
+        let generation = *self.generation.borrow() + 1;
+        let path = self.path.clone();
+        let text = move || file_text(&topics, version);
+        runtime::blocking(move || table_file::write(&path, generation, &text())).await?;
+        *self.generation.borrow_mut() = generation;
+        Ok(())
+    }
+
+    fn not_stored(&self, error: &io::Error) -> Refusal {
+        let remark = format!("topics cannot be stored in {}: {error}; nothing was changed", self.path.display());
+        Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
+    }
+}
+
+/// A change whose batch was not stored is refused, unless it was refused anyway or had nothing to store.
+fn unless_changed(outcome: Result<Applied, Refusal>, refusal: &Refusal) -> Result<Done, Refusal> {
+    let done = outcome?;
+    if done.changed.is_empty() { Ok(Done { topics: done.topics, ticket: None }) } else { Err(refusal.clone()) }
+}
+
+fn read_table(path: &Path, text: &str) -> Result<TopicConfigTable, TopicFileError> {
+    let wrong = |what: String| TopicFileError::Content { path: path.to_owned(), what };
+    let table: TopicConfigTable = json::decode(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+    for topic in table.topic_config_table.keys() {
+        name::check_topic(topic).map_err(|error| wrong(error.to_string()))?;
+    }
+    Ok(table)
+}
+
+/// Makes every core know these topics.
+async fn publish(core: &Rc<Core>, topics: Vec<Arc<Topic>>) {
+    let topics: Arc<[Arc<Topic>]> = topics.into();
+    core.on_each(move |core| {
+        let topics = topics.clone();
+        async move {
+            for topic in topics.iter() {
+                core.topics.put(topic.clone());
+            }
+        }
+    })
+    .await;
+}
+
+/// Makes no core know the topic.
+async fn withdraw(core: &Rc<Core>, topic: Arc<Topic>) {
+    core.on_each(move |core| {
+        let topic = topic.clone();
+        async move {
+            core.topics.remove(topic.name());
+            core.stats.forget_topic(topic.number);
+            // Those who wait for its messages are told that it is gone.
+            core.waits.wake_topic(topic.name());
+        }
+    })
+    .await;
+}
+
+/// Deletes a topic's queues in every log, and what groups have committed of it.
+async fn delete_data(core: &Rc<Core>, topic: Text) -> Result<(), Refusal> {
+    let name = topic.clone();
+    let results = core
+        .on_each(move |core| {
+            let topic = topic.clone();
+            async move {
+                for log in core.own_logs() {
+                    log.delete_topic(&topic).await.map_err(|error| error.to_string())?;
+                }
+                core.groups.delete_topic_offsets(&topic);
+                Ok::<(), String>(())
+            }
+        })
+        .await;
+    let failed: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let remark = format!("topic {name} cannot be deleted: {}; it stays, try again", failed.join("; "));
+    Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark))
+}
+
+fn rules(config: &Config) -> Rules {
+    Rules { auto_create: config.topics.auto_create, protect_system_topics: config.topics.protect_system_topics }
+}
+
+fn boot_facts(config: &Config) -> BootFacts {
+    let topics = &config.topics;
+    BootFacts {
+        cluster: Text::from(&config.identity.cluster),
+        broker: Text::from(&config.identity.broker),
+        auto_create: topics.auto_create,
+        template_queues: i32::try_from(topics.default_queue_count).unwrap_or(TOPIC_QUEUES_MAX).min(TOPIC_QUEUES_MAX),
+        cluster_topic: topics.cluster_topic,
+        broker_topic: topics.broker_topic,
+        trace_topic: topics.trace_topic.then(|| Text::from(&topics.trace_topic_name)),
+    }
+}
