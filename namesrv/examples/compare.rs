@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use remoting::{Command, Fields};
+use remoting::{Command, Fields, json};
+use serde_json::Value;
 use transport::{Connection, Limits, Service, connect};
 
 type Failure = Box<dyn std::error::Error>;
@@ -199,7 +200,7 @@ async fn compare(one: SocketAddr, other: SocketAddr) -> Result<usize, Failure> {
     Ok(differing)
 }
 
-/// The answer without its remark and its version, which may differ.
+/// The answer without its remark and its version, which may differ, and with its body in one form.
 async fn ask(connection: &Connection, case: &Case) -> Result<String, Failure> {
     let mut fields = Fields::new();
     for (name, value) in case.fields {
@@ -210,5 +211,24 @@ async fn ask(connection: &Connection, case: &Case) -> Result<String, Failure> {
     let answer = connection.call(request, ANSWER_TIME_MAX).await?;
     let mut fields: Vec<_> = answer.fields.iter().collect();
     fields.sort_unstable();
-    Ok(format!("{} {fields:?} {}", answer.code, String::from_utf8_lossy(&answer.body)))
+    let body = match json::parse(&answer.body) {
+        Ok(mut value) => {
+            sort_lists(&mut value);
+            value.to_string()
+        }
+        Err(_) => String::from_utf8_lossy(&answer.body).into_owned(),
+    };
+    Ok(format!("{} {fields:?} {body}", answer.code))
+}
+
+/// The peer's sets come in any order.
+fn sort_lists(value: &mut Value) {
+    match value {
+        Value::Array(items) => {
+            items.iter_mut().for_each(sort_lists);
+            items.sort_by_key(Value::to_string);
+        }
+        Value::Object(members) => members.values_mut().for_each(sort_lists),
+        _ => {}
+    }
 }

@@ -128,7 +128,8 @@ mod tests {
             store.put(&text("n"), &text("gone"), &text("v"));
             store.put(&text("other"), &text("k"), &text("v"));
             let (one, two) = futures_lite::future::zip(store.saved(), store.saved()).await;
-            (one.unwrap(), two.unwrap());
+            one.unwrap();
+            two.unwrap();
             store.delete("n", "gone");
             store.delete("n", "never");
             store.delete("other", "k");

@@ -26,6 +26,8 @@ const VERSION_FULL_BODY: i32 = 37;
 const VERSION_COMPRESSED_MAPPINGS: i32 = 413;
 /// Bytes that a compressed body may unpack to. A larger one is refused: it is an attack or a fault.
 const UNPACKED_BYTES_MAX: u64 = 256 << 20;
+/// Begins a zlib stream of the usual window, and no JSON.
+const ZLIB_FIRST_BYTE: u8 = 0x78;
 /// The checksum travels in a signed number and therefore without its highest bit.
 const CHECKSUM_MASK: u32 = 0x7fff_ffff;
 
@@ -78,7 +80,8 @@ pub(crate) fn decode(header: &RegisterBroker, version: i32, body: &Bytes) -> Res
     if version < VERSION_FULL_BODY {
         return Ok(contents_of(read_json(body)?, Vec::new()));
     }
-    if header.compressed {
+    // The peer's broker compresses with `compressedRegister`, but its header says that it did not.
+    if header.compressed || body[0] == ZLIB_FIRST_BYTE {
         return decode_compressed(version, body);
     }
     let full: RegisterBrokerBody = read_json(body)?;
@@ -241,6 +244,7 @@ mod tests {
         assert_eq!((new.topics["T"].perm, new.topics["T"].read_queue_nums), (6, 3));
         assert_eq!((new.filter_servers.len(), new.mappings.len()), (1, 1));
         assert_eq!(decode(&header(true, 0), 412, &body).unwrap().mappings.len(), 0, "older ones have no such section");
+        assert_eq!(decode(&header(false, 0), 493, &body).unwrap(), new, "whatever the header says");
     }
 
     #[test]

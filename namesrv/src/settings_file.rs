@@ -98,7 +98,8 @@ mod tests {
             file.saved().await.unwrap();
             file.add(change("orderMessageEnable", "true"));
             let (one, two) = futures_lite::future::zip(file.saved(), file.saved()).await;
-            (one.unwrap(), two.unwrap());
+            one.unwrap();
+            two.unwrap();
             let text = std::fs::read_to_string(&path).unwrap();
             assert_eq!(text, "# mine\nlistenPort=1\nclusterTest=true\norderMessageEnable=true\n");
             let before = std::fs::read_to_string(beside(&path, ".bak")).unwrap();

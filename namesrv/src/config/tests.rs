@@ -44,6 +44,7 @@ fn every_setting_is_shown_and_can_be_read_again() {
     assert!(text.contains("kvConfigPath=/some/folder/kvConfig.json\n"), "{text}");
     assert_eq!(text.lines().count(), SETTINGS.len());
     assert_eq!(Config::from_properties(&text).unwrap().0, config);
-    let with_home = Config { rocketmq_home: Some("/home/of/it".into()), ..Config::default() };
+    let mut with_home = Config::default();
+    with_home.rocketmq_home = Some("/home/of/it".into());
     assert_eq!(with_home.kv_file(), std::path::Path::new("/home/of/it/namesrv/kvConfig.json"));
 }

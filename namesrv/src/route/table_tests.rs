@@ -291,7 +291,8 @@ fn a_repeated_registration_is_recognized_until_something_else_changes() {
     taken(&mut table, broker(0));
     let known = |table: &Table| table.is_unchanged(&key("b:0"), 7);
     assert!(known(&table) && !table.is_unchanged(&key("b:0"), 8) && !table.is_unchanged(&key("b:1"), 7));
-    let changes: [(&str, fn(&mut Table)); 5] = [
+    type Change = fn(&mut Table);
+    let changes: [(&str, Change); 5] = [
         ("a topic was deleted", |table| table.delete_topic("T", None)),
         ("a slave came", |table| drop(taken(table, broker(1)))),
         ("a slave went", |table| drop(table.unregister(&key("b:1"), &"b".into()))),
