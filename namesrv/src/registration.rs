@@ -88,7 +88,7 @@ pub(crate) fn decode(header: &RegisterBroker, version: i32, body: &Bytes) -> Res
     Ok(contents_of(full.topic_config_serialize_wrapper, full.filter_server_list))
 }
 
-/// Plain JSON is read directly, which takes a fifth of the time; the dialect is tried on what that refuses.
+/// Plain JSON is read directly, without a tree of values between; the dialect is tried on what that refuses.
 fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, JsonError> {
     serde_json::from_slice(body).or_else(|_| json::decode(body))
 }
