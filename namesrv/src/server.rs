@@ -157,7 +157,9 @@ impl Nameserver {
     ///
     /// # Errors
     /// When the key-value table is there but cannot be read.
-    pub async fn start(config: Config, listener: Listener) -> Result<Rc<Nameserver>, StartError> {
+    pub async fn start(mut config: Config, listener: Listener) -> Result<Rc<Nameserver>, StartError> {
+        // Tools are shown where it really listens.
+        config.listen_port = listener.address().port();
         let path = config.kv_file();
         let kv = KvStore::open(path.clone()).await.map_err(|source| StartError::KvTable { path, source })?;
         let idle_time_max = Duration::from_secs(config.server_channel_max_idle_time_seconds.into());
