@@ -16,6 +16,7 @@ use client::Client;
 
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::start::system_failure;
 
 /// Nameservers when neither the flag nor the environment names any.
 const NAMESERVERS_DEFAULT: &str = "127.0.0.1:9876";
@@ -94,12 +95,7 @@ pub(crate) fn run(arguments: AdminArguments) -> Result<(), Failure> {
         session.client.close();
         ended.and(flushed.map_err(Failure::from))
     };
-    runtime::run_here(work).map_err(no_executor)?
-}
-
-fn no_executor(error: std::io::Error) -> Failure {
-    Failure::new(Exit::Failure, format!("this process cannot use io_uring: {error}"))
-        .with_fix("allow it (sysctl kernel.io_uring_disabled=0, the container's seccomp profile) and raise ulimit -l")
+    runtime::run_here(work).map_err(system_failure("start an executor"))?
 }
 
 impl Session {

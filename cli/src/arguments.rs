@@ -7,13 +7,18 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::admin::AdminArguments;
+use crate::broker::BrokerArguments;
+use crate::config::ConfigCommand;
+use crate::dev::DevArguments;
+use crate::namesrv::NamesrvArguments;
 
 /// The name of a link to this program, and the program within it that it stands for.
-const LINKS: [(&str, &str); 1] = [("mqadmin", "admin")];
+const LINKS: [(&str, &str); 3] = [("mqadmin", "admin"), ("mqbroker", "broker"), ("mqnamesrv", "namesrv")];
 
 /// RingMQ speaks the protocol of Apache RocketMQ.
 ///
-/// Exit codes: 0 done; 1 failed; 2 wrong usage; 4 cannot reach, or no answer in time; 5 done in part.
+/// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration; 4 cannot reach, or no answer in time; 5 done in part;
+/// 6 this host lacks something; 7 the store is in use or damaged.
 #[derive(Debug, Parser)]
 #[command(name = "ringmq", version, propagate_version = true)]
 pub(crate) struct Arguments {
@@ -23,6 +28,17 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Program {
+    /// Run a nameserver and a broker in one process, without any configuration.
+    Dev(DevArguments),
+    /// Run a broker; also called mqbroker.
+    Broker(BrokerArguments),
+    /// Run a nameserver; also called mqnamesrv.
+    Namesrv(NamesrvArguments),
+    /// Look at a broker's configuration without starting one.
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
     /// Look at and change a running cluster; also called mqadmin.
     Admin(AdminArguments),
     /// Print the version of this program and of the protocol.
@@ -60,7 +76,18 @@ mod tests {
     fn commands_are_read() {
         for line in [
             "ringmq version",
+            "ringmq dev",
+            "ringmq dev --dir d --namesrv-listen 127.0.0.1:1 --broker-listen 127.0.0.1:2 --cores 2 --logs 4 brokerName=b",
+            "ringmq broker -c broker.conf -n 127.0.0.1:9876 listenPort=10911",
+            "mqbroker -c broker.conf",
+            "mqbroker -p",
+            "mqbroker -m -n a:1;b:2",
+            "ringmq namesrv --listen 0.0.0.0:9876",
+            "mqnamesrv -c namesrv.conf -p",
             "ringmq completions bash",
+            "ringmq config explain flushDiskType",
+            "ringmq config check -c broker.conf",
+            "ringmq config show --origin --given -c broker.conf listenPort=1",
             "ringmq admin topicList",
             "/usr/bin/mqadmin topicList",
             "mqadmin topicList -c -n 127.0.0.1:9876",

@@ -12,10 +12,15 @@ pub(crate) enum Exit {
     Ok = 0,
     Failure = 1,
     Usage = 2,
+    Configuration = 3,
     /// No connection, or no answer in time.
     Unreachable = 4,
     /// Some brokers or messages failed, others did not.
     Partial = 5,
+    /// This host lacks what the program needs.
+    HostUnfit = 6,
+    /// The store is in use, damaged, or not the one that was asked for.
+    Store = 7,
 }
 
 /// What went wrong, with which value, and what to do about it.

@@ -2,8 +2,13 @@
 
 mod admin;
 mod arguments;
+mod broker;
+mod config;
+mod dev;
 mod failure;
+mod namesrv;
 mod output;
+mod start;
 mod table;
 mod time;
 
@@ -16,6 +21,7 @@ use arguments::{Arguments, Program};
 use failure::{Exit, Failure};
 
 fn main() -> ExitCode {
+    let began = runtime::clock::instant();
     let arguments = match Arguments::try_parse_from(arguments::as_called(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -25,6 +31,10 @@ fn main() -> ExitCode {
         }
     };
     let ended = match arguments.program {
+        Program::Dev(arguments) => dev::run(&arguments, began),
+        Program::Broker(arguments) => broker::run(arguments, began),
+        Program::Namesrv(arguments) => namesrv::run(&arguments),
+        Program::Config { command } => config::run(&command),
         Program::Admin(arguments) => admin::run(arguments),
         Program::Version => print(&version()),
         Program::Completions { shell } => print(&completions(shell)),

@@ -110,7 +110,7 @@ pub(super) fn object(broker_name: &str, record: &RecordView<'_>) -> Value {
         "sysFlag": record.sys_flag(),
         "flag": record.flag(),
         "properties": properties,
-        "body": body_text(record),
+        "body": text_of(&body_of(record)),
     })
 }
 
@@ -140,13 +140,14 @@ pub(super) fn details(record: &RecordView<'_>) -> String {
     lines.join("\n")
 }
 
+/// The body on one line.
 fn body_text(record: &RecordView<'_>) -> String {
-    text_of(&body_of(record))
+    one_line(&text_of(&body_of(record)))
 }
 
 fn text_of(body: &Body<'_>) -> String {
     match body {
-        Body::Plain(bytes) => one_line(&String::from_utf8_lossy(bytes)),
+        Body::Plain(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Body::Packed { kind, bytes } => format!("compressed ({kind}), {bytes} bytes"),
         Body::Damaged { bytes } => format!("said to be compressed but not readable, {bytes} bytes"),
     }
@@ -158,8 +159,8 @@ mod tests {
     use std::borrow::Cow;
 
     #[test]
-    fn bodies_are_one_line_whatever_they_are() {
-        assert_eq!(text_of(&Body::Plain(Cow::Borrowed(b"a\nb"))), "a\\nb");
+    fn bodies_are_text_whatever_they_are() {
+        assert_eq!(text_of(&Body::Plain(Cow::Borrowed(b"a\nb"))), "a\nb");
         assert_eq!(text_of(&Body::Plain(Cow::Borrowed(&[0xff, b'x']))), "\u{fffd}x");
         assert_eq!(text_of(&Body::Packed { kind: "lz4", bytes: 12 }), "compressed (lz4), 12 bytes");
     }

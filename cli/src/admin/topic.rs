@@ -246,11 +246,8 @@ impl DeleteTopic {
         let nameservers = session.client.nameservers().to_vec();
         for address in &nameservers {
             let deleted = session.client.delete_topic_in_nameserver(address, topic, Some(cluster)).await;
-            match tally.take(deleted) {
-                Some(()) => {
-                    session.output.line(&format!("delete topic [{topic}] from NameServer {address} success."))?
-                }
-                None => continue,
+            if tally.take(deleted).is_some() {
+                session.output.line(&format!("delete topic [{topic}] from NameServer {address} success."))?;
             }
         }
         tally.end()
