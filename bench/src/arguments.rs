@@ -1,0 +1,158 @@
+//! What is asked for on the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+/// Measures a broker: throughput and latency of sends, of catching up, and from end to end.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    pub mode: Mode,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Mode {
+    /// Send messages: as many as the window allows, or at a rate.
+    Send(SendArgs),
+    /// Read a topic from its first message to the end it has now.
+    Consume(ConsumeArgs),
+    /// Send at a rate and consume at the tail: the time from when a message was due to its arrival.
+    Tail(TailArgs),
+    /// Wait until a starting broker stores a message.
+    Ready(ReadyArgs),
+    /// Print medians, spread and ratios of the results of many runs.
+    Summary(SummaryArgs),
+}
+
+/// Encoding of request headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Wire {
+    Json,
+    /// The peer calls it ROCKETMQ.
+    Compact,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TargetArgs {
+    /// Address of the broker.
+    #[arg(long, default_value = "127.0.0.1:10911")]
+    pub broker: SocketAddr,
+    /// Topic; by default a new one of its own for each run. Nobody else may send to it meanwhile.
+    #[arg(long)]
+    pub topic: Option<String>,
+    /// Queues of the topic.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub queues: u16,
+    /// Do not make the topic: it is there, with that many queues.
+    #[arg(long)]
+    pub no_create: bool,
+    /// Process of the broker on this machine, for its CPU time and memory.
+    #[arg(long)]
+    pub server_pid: Option<u32>,
+    /// Encoding of request headers.
+    #[arg(long, value_enum, default_value_t = Wire::Json)]
+    pub wire: Wire,
+    /// Name of the run in the result.
+    #[arg(long, default_value = "")]
+    pub label: String,
+    /// Name of the target in the result; its address by default.
+    #[arg(long)]
+    pub target: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct SendArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Connections.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub connections: u16,
+    /// Messages in flight on each connection, without --rate.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub window: u16,
+    /// Messages a second, at even distances whatever the answers do.
+    #[arg(long)]
+    pub rate: Option<u32>,
+    /// With --rate: what is due within so many microseconds is due, and sent, together at its end. 0: each by itself.
+    #[arg(long, default_value_t = 200)]
+    pub tick_us: u32,
+    /// Bytes of a body.
+    #[arg(long, default_value_t = 1024)]
+    pub size: u32,
+    /// Seconds that are measured.
+    #[arg(long, default_value_t = 10.0)]
+    pub duration: f64,
+    /// Seconds before them that are not.
+    #[arg(long, default_value_t = 3.0)]
+    pub warmup: f64,
+    /// Stop after so many messages, without --rate.
+    #[arg(long)]
+    pub messages: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ConsumeArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Connections; each takes its share of the queues and has one pull in flight for each.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub connections: u16,
+    /// Messages a pull may bring.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub pull_messages: u16,
+    /// Seconds after which a run that is not through ends.
+    #[arg(long, default_value_t = 120.0)]
+    pub duration: f64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct TailArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Connections that send.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub connections: u16,
+    /// Connections that pull.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub consumer_connections: u16,
+    /// Messages a pull may bring.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub pull_messages: u16,
+    /// Messages a second, at even distances whatever the answers do.
+    #[arg(long, default_value_t = 5000)]
+    pub rate: u32,
+    /// What is due within so many microseconds is due, and sent, together at its end. 0: each by itself.
+    #[arg(long, default_value_t = 200)]
+    pub tick_us: u32,
+    /// Bytes of a body.
+    #[arg(long, default_value_t = 1024)]
+    pub size: u32,
+    /// Seconds that are measured.
+    #[arg(long, default_value_t = 10.0)]
+    pub duration: f64,
+    /// Seconds before them that are not.
+    #[arg(long, default_value_t = 3.0)]
+    pub warmup: f64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ReadyArgs {
+    /// Address of the broker.
+    #[arg(long, default_value = "127.0.0.1:10911")]
+    pub broker: SocketAddr,
+    /// Seconds after which it is given up.
+    #[arg(long, default_value_t = 60)]
+    pub time_max: u64,
+    /// Milliseconds since 1970 at which the broker was started: the time until it is ready counts from there.
+    #[arg(long)]
+    pub since_ms: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct SummaryArgs {
+    /// Results, a line of JSON each. Void runs are left out and counted.
+    pub file: PathBuf,
+}

@@ -1,0 +1,66 @@
+//! A run that reads a topic from its first message to the end it had when the run began.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::arguments::ConsumeArgs;
+use crate::clock::{RunClock, nanoseconds};
+use crate::error::BenchError;
+use crate::machine::{Memory, Snapshot};
+use crate::produce::{Watched, times, usage};
+use crate::pull::{PullForm, Puller};
+use crate::report::{PullFigures, Report};
+use crate::target::Target;
+
+/// How often it is looked whether the run is through, and at the server's memory.
+const PERIOD: Duration = Duration::from_millis(100);
+
+pub(crate) async fn run(args: ConsumeArgs) -> Result<Report, BenchError> {
+    if args.target.topic.is_none() {
+        return Err(usage("consume needs --topic: one that was sent to before"));
+    }
+    let duration = times(0.0, args.duration)?.duration;
+    let mut target_args = args.target.clone();
+    target_args.no_create = true;
+    let target = Target::prepare(&target_args).await?;
+    let (starts, limits) = (target.begins().await?, &target.starts);
+    let wanted: i64 = limits.iter().zip(&starts).map(|(limit, start)| limit - start).sum();
+    if wanted == 0 {
+        return Err(usage("the topic has no messages to read"));
+    }
+    let form = PullForm {
+        encoding: target.encoding,
+        topic: target.topic.clone(),
+        count_max: args.pull_messages,
+        at_tail: false,
+    };
+    let clock = RunClock::start();
+    let from = Snapshot::take(clock.now_ns(), 0, target.server_pid);
+    let puller = Puller::start(&target, form, args.connections, &starts, Some(limits.as_slice()), clock).await?;
+    let mut memory = None;
+    while !puller.is_through() && !puller.is_cut_off() && clock.now_ns() < nanoseconds(duration) {
+        if let Some(now) = target.server_pid.and_then(|pid| Memory::of(&pid.to_string()).ok()) {
+            memory = Some(memory.unwrap_or(now).max(now));
+        }
+        let _ = runtime::clock::within(PERIOD, wait_through(&puller)).await;
+    }
+    let to = Snapshot::take(clock.now_ns(), puller.tally.borrow().messages, target.server_pid);
+    puller.close();
+    let tally = puller.tally.borrow();
+    if tally.messages == 0 && tally.connections_lost > 0 {
+        return Err(BenchError::ConnectionsLost { broker: target.broker.to_string() });
+    }
+    let mut report = Report::new(&args.target, "consume", &target);
+    report.config("connections", json!(args.connections));
+    report.config("pull_messages", json!(args.pull_messages));
+    report.catch_up(&PullFigures { tally: &tally, wanted: wanted as u64 });
+    report.usage(&Watched { from, to, memory });
+    Ok(report)
+}
+
+async fn wait_through(puller: &Puller) {
+    while !puller.is_through() && !puller.is_cut_off() {
+        puller.changed.notified().await;
+    }
+}

@@ -1,0 +1,95 @@
+//! Requests of one connection that are not answered yet, found again by their opaque.
+//!
+//! An opaque is the slot of its request, plus how often the slot was used, in ten decimal digits. So neither a map nor
+//! an allocation is needed, and an answer that comes twice, or to nothing, is seen.
+
+/// Requests of one connection that may be in flight. Beyond it an open loop holds its messages back: they stay due.
+pub(crate) const IN_FLIGHT_MAX: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 16;
+const USE_BITS: u32 = 14;
+/// The first number of ten digits.
+const OPAQUE_MIN: i32 = 1_000_000_000;
+
+const _: () = assert!(OPAQUE_MIN as i64 + (1 << (SLOT_BITS + USE_BITS)) <= i32::MAX as i64);
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    uses: u32,
+    /// When the request was due; `None` while the slot is free.
+    due_ns: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl InFlight {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Takes a slot and gives the opaque for it; `None` when there are too many already.
+    pub(crate) fn begin(&mut self, due_ns: u64) -> Option<i32> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() == IN_FLIGHT_MAX => return None,
+            None => {
+                self.slots.push(Slot { uses: 0, due_ns: None });
+                self.slots.len() as u32 - 1
+            }
+        };
+        let slot = &mut self.slots[index as usize];
+        assert!(slot.due_ns.is_none(), "slot {index} is free and in use");
+        slot.uses = (slot.uses + 1) % (1 << USE_BITS);
+        slot.due_ns = Some(due_ns);
+        Some(OPAQUE_MIN + (slot.uses << SLOT_BITS | index) as i32)
+    }
+
+    /// Ends the request with that opaque and tells when it was due; `None` when no request has it.
+    pub(crate) fn end(&mut self, opaque: i32) -> Option<u64> {
+        let place = u32::try_from(opaque.checked_sub(OPAQUE_MIN)?).ok()?;
+        let index = place & (IN_FLIGHT_MAX as u32 - 1);
+        let slot = self.slots.get_mut(index as usize)?;
+        if slot.uses != place >> SLOT_BITS {
+            return None;
+        }
+        let due_ns = slot.due_ns.take()?;
+        self.free.push(index);
+        Some(due_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_its_own_request_once() {
+        let mut requests = InFlight::default();
+        let (first, second) = (requests.begin(1).unwrap(), requests.begin(2).unwrap());
+        assert_eq!((requests.end(second), requests.end(second), requests.count()), (Some(2), None, 1));
+        let third = requests.begin(3).unwrap();
+        assert_ne!(third, second);
+        assert_eq!((requests.end(second), requests.end(third), requests.end(first)), (None, Some(3), Some(1)));
+        for unknown in [0, -1, i32::MIN, i32::MAX, OPAQUE_MIN] {
+            assert_eq!(requests.end(unknown), None);
+        }
+    }
+
+    #[test]
+    fn there_is_a_limit_and_opaques_keep_ten_digits() {
+        let mut requests = InFlight::default();
+        let opaques: Vec<i32> = (0..IN_FLIGHT_MAX as u64).map(|due_ns| requests.begin(due_ns).unwrap()).collect();
+        assert!(requests.begin(0).is_none());
+        assert!(opaques.iter().all(|opaque| *opaque >= OPAQUE_MIN));
+        for _ in 0..1 << USE_BITS {
+            assert!(requests.end(opaques[0]).is_some() || requests.count() == IN_FLIGHT_MAX);
+            let Some(opaque) = requests.begin(9) else { continue };
+            assert!(opaque >= OPAQUE_MIN);
+            requests.end(opaque);
+        }
+    }
+}

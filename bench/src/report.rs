@@ -1,0 +1,287 @@
+//! What a run prints: a table for people on standard error, one line of JSON on standard output.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::TargetArgs;
+use crate::produce::Watched;
+use crate::pull::PullTally;
+use crate::tally::{Errors, SendTally};
+use crate::target::Target;
+
+/// A generator that sends one message in a hundred later than this after it was due has fallen behind.
+const LAG_P99_US_MAX: f64 = 1000.0;
+/// An open loop that sent less than this share of what was due has fallen behind.
+const SENT_SHARE_MIN: f64 = 0.995;
+
+const QUANTILES: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999)];
+
+/// How a run went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was answered as it should.
+    Clean,
+    /// Some messages were refused, lost, or not what they should be; look at them before using the figures.
+    Faulty,
+    /// The generator could not keep up with its own plan: the figures are of the generator, not of the broker.
+    Void,
+}
+
+impl Outcome {
+    /// 0 clean; 5 some messages failed; 6 this host cannot generate the load.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Outcome::Clean => 0,
+            Outcome::Faulty => 5,
+            Outcome::Void => 6,
+        }
+    }
+}
+
+/// Sends of a run.
+pub(crate) struct SendFigures<'a> {
+    pub(crate) tally: &'a SendTally,
+    /// Of an open loop.
+    pub(crate) rate: Option<u32>,
+    pub(crate) body_bytes: usize,
+    /// The run ended with its last message, before its time.
+    pub(crate) ended_early: bool,
+}
+
+/// Pulls of a run.
+pub(crate) struct PullFigures<'a> {
+    pub(crate) tally: &'a PullTally,
+    /// Messages that there were to get.
+    pub(crate) wanted: u64,
+}
+
+/// A run's figures, as they are gathered.
+pub(crate) struct Report {
+    label: String,
+    mode: &'static str,
+    target: String,
+    config: Map<String, Value>,
+    figures: Vec<(String, Value)>,
+    faults: Vec<String>,
+    void: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(args: &TargetArgs, mode: &'static str, target: &Target) -> Report {
+        let mut config = Map::new();
+        config.insert("broker".to_owned(), json!(target.broker.to_string()));
+        config.insert("topic".to_owned(), json!(target.topic.as_str()));
+        config.insert("queues".to_owned(), json!(target.queues));
+        config.insert("wire".to_owned(), json!(format!("{:?}", args.wire).to_lowercase()));
+        Report {
+            label: args.label.clone(),
+            mode,
+            target: args.target.clone().unwrap_or_else(|| target.broker.to_string()),
+            config,
+            figures: Vec::new(),
+            faults: Vec::new(),
+            void: Vec::new(),
+        }
+    }
+
+    pub(crate) fn config(&mut self, name: &str, value: Value) {
+        self.config.insert(name.to_owned(), value);
+    }
+
+    fn figure(&mut self, name: &str, value: impl Into<Value>) {
+        self.figures.push((name.to_owned(), value.into()));
+    }
+
+    /// A number that should be 0.
+    fn fault(&mut self, name: &str, count: u64) {
+        self.figure(name, count);
+        if count > 0 {
+            self.faults.push(format!("{name}: {count}"));
+        }
+    }
+
+    pub(crate) fn send(&mut self, sends: &SendFigures<'_>) {
+        let tally = sends.tally;
+        let span_ns = tally.span_ns();
+        let end_ns = if sends.ended_early { span_ns.end.min(tally.last_answer_ns) } else { span_ns.end };
+        let seconds = end_ns.saturating_sub(span_ns.start) as f64 / 1e9;
+        let per_second = if seconds > 0.0 { tally.stored_in_span as f64 / seconds } else { 0.0 };
+        self.figure("seconds", rounded(seconds, 3));
+        self.figure("messages", tally.stored_in_span);
+        self.figure("messages_per_s", rounded(per_second, 1));
+        self.figure("mb_per_s", rounded(per_second * sends.body_bytes as f64 / 1e6, 2));
+        self.times("latency_us", &tally.latency);
+        if let Some(rate) = sends.rate {
+            self.open_loop(tally, rate, seconds);
+        }
+        self.errors(&tally.errors);
+        let offsets = tally.offsets.faults();
+        self.fault("offset_gaps", offsets.gaps);
+        self.fault("offset_duplicates", offsets.duplicates);
+        self.fault("offset_strange", offsets.strange);
+        self.fault("lost", tally.lost);
+        self.fault("strange_answers", tally.strange_answers);
+        self.fault("unreadable_answers", tally.unreadable);
+        self.fault("connections_lost", tally.connections_lost);
+    }
+
+    /// Whether the load was the one that was asked for.
+    fn open_loop(&mut self, tally: &SendTally, rate: u32, seconds: f64) {
+        let sent_per_second = tally.sent_in_span as f64 / seconds;
+        self.figure("rate_asked", rate);
+        self.figure("rate_sent", rounded(sent_per_second, 1));
+        self.times("send_lag_us", &tally.lag);
+        // Sends held back by unanswered ones are the broker's doing: they stay due and count in the latency.
+        self.figure("held_back", tally.held_back);
+        let share = sent_per_second / f64::from(rate);
+        if share < SENT_SHARE_MIN && tally.held_back == 0 && tally.connections_lost == 0 {
+            self.void.push(format!("the generator sent {sent_per_second:.0} of {rate} messages a second"));
+        }
+        let lag_us = tally.lag.value_at_quantile(0.99) as f64 / 1e3;
+        if lag_us > LAG_P99_US_MAX {
+            self.void.push(format!("the generator sent 1 in 100 messages more than {lag_us:.0} us late"));
+        }
+    }
+
+    pub(crate) fn catch_up(&mut self, pulls: &PullFigures<'_>) {
+        let tally = pulls.tally;
+        let seconds = tally.last_arrival_ns as f64 / 1e9;
+        let per_second = if seconds > 0.0 { tally.messages as f64 / seconds } else { 0.0 };
+        self.figure("seconds", rounded(seconds, 3));
+        self.figure("messages", tally.messages);
+        self.figure("messages_per_s", rounded(per_second, 1));
+        self.figure("mb_per_s", rounded(tally.body_bytes as f64 / 1e6 / seconds.max(1e-9), 2));
+        self.times("pull_us", &tally.pull_latency);
+        self.pulls(pulls);
+        self.errors(&tally.errors);
+        self.fault("connections_lost", tally.connections_lost);
+    }
+
+    pub(crate) fn tail(&mut self, pulls: &PullFigures<'_>) {
+        self.times("end_to_end_us", &pulls.tally.end_to_end);
+        self.figure("messages_consumed", pulls.tally.messages);
+        self.pulls(pulls);
+        self.fault("pull_errors", pulls.tally.errors.total());
+        self.fault("pull_connections_lost", pulls.tally.connections_lost);
+    }
+
+    fn pulls(&mut self, pulls: &PullFigures<'_>) {
+        let tally = pulls.tally;
+        let a_pull = if tally.pulls_found == 0 { 0.0 } else { tally.messages as f64 / tally.pulls_found as f64 };
+        self.figure("messages_per_pull", rounded(a_pull, 2));
+        self.figure("pulls_empty", tally.pulls_empty);
+        self.fault("messages_missing", pulls.wanted.saturating_sub(tally.messages));
+        self.fault("offset_jumps", tally.faults.offset_jumps);
+        self.fault("wrong_queue", tally.faults.wrong_queue);
+        self.fault("damaged_bodies", tally.faults.damaged);
+        self.fault("unreadable_pulls", tally.faults.unreadable);
+    }
+
+    fn errors(&mut self, errors: &Errors) {
+        self.fault("errors", errors.total());
+        let by_code: Map<String, Value> = errors
+            .iter()
+            .map(|(code, count, remark)| (code.to_string(), json!({"count": count, "first_remark": remark})))
+            .collect();
+        self.figure("errors_by_code", by_code);
+    }
+
+    pub(crate) fn usage(&mut self, watched: &Watched) {
+        let usage = watched.from.until(&watched.to);
+        if let (Some(a_message), Some(cores)) = (usage.server_us_per_message, usage.server_cores) {
+            self.figure("server_cpu_us_per_message", rounded(a_message, 2));
+            self.figure("server_cores", rounded(cores, 2));
+        }
+        if let Some(memory) = watched.memory {
+            self.figure("server_resident_mib_max", memory.resident_bytes >> 20);
+            self.figure("server_anonymous_mib_max", memory.anonymous_bytes >> 20);
+        }
+        self.figure("generator_cpu_us_per_message", rounded(usage.generator_us_per_message, 2));
+        self.figure("generator_cores", rounded(usage.generator_cores, 2));
+        self.figure("other_cores", rounded(usage.other_cores, 2));
+        self.figure("steal_cores", rounded(usage.steal_cores, 2));
+    }
+
+    /// Quantiles of times, in microseconds.
+    fn times(&mut self, name: &str, times: &Histogram<u64>) {
+        let us = |ns: u64| rounded(ns as f64 / 1e3, 1);
+        let mut values = Map::new();
+        for (quantile, share) in QUANTILES {
+            values.insert(quantile.to_owned(), us(times.value_at_quantile(share)));
+        }
+        values.insert("max".to_owned(), us(times.max()));
+        values.insert("count".to_owned(), json!(times.len()));
+        self.figure(name, values);
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        match (self.void.is_empty(), self.faults.is_empty()) {
+            (false, _) => Outcome::Void,
+            (true, false) => Outcome::Faulty,
+            (true, true) => Outcome::Clean,
+        }
+    }
+
+    fn json(&self) -> Value {
+        let figures: Map<String, Value> = self.figures.iter().cloned().collect();
+        json!({
+            "label": self.label,
+            "mode": self.mode,
+            "target": self.target,
+            "config": self.config,
+            "figures": figures,
+            "faults": self.faults,
+            "void": self.void,
+        })
+    }
+
+    fn table(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: &str| {
+            let _ = writeln!(text, "{name:<30} {value}");
+        };
+        line("run", &format!("{} {} {}", self.label, self.mode, self.target));
+        let config: Vec<String> = self.config.iter().map(|(name, value)| format!("{name}={}", plain(value))).collect();
+        line("config", &config.join(" "));
+        for (name, value) in &self.figures {
+            line(name, &plain(value));
+        }
+        for fault in &self.faults {
+            line("FAULT", fault);
+        }
+        for reason in &self.void {
+            line("VOID", reason);
+        }
+        text
+    }
+
+    /// # Errors
+    /// When standard output is gone; nobody is told then that standard error is.
+    pub(crate) fn print(&self) -> io::Result<()> {
+        let _ = io::stderr().lock().write_all(self.table().as_bytes());
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}", self.json())?;
+        out.flush()
+    }
+}
+
+fn rounded(value: f64, digits: i32) -> Value {
+    let factor = 10_f64.powi(digits);
+    json!((value * factor).round() / factor)
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(name, value)| format!("{}={}", name.replace('_', "."), plain(value))).collect();
+            if members.is_empty() { "-".to_owned() } else { members.join("  ") }
+        }
+        other => other.to_string(),
+    }
+}
