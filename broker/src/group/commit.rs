@@ -84,7 +84,11 @@ pub(crate) async fn reset_offsets(
     let marks = offsets.iter().map(|(queue, to)| (topic.clone(), *queue, *to)).collect();
     queue_ends::ask(core, marks, move |core, topic, queue, to| {
         let group = group.clone();
-        async move { core.groups.resets.borrow_mut().put(&group, &topic, queue, to) }
+        async move {
+            core.groups.resets.borrow_mut().put(&group, &topic, queue, to);
+            // Pulls that wait already look again.
+            core.waits.wake_topic(&topic);
+        }
     })
     .await;
     offset_file::persist_now(core).await

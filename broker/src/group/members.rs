@@ -143,15 +143,20 @@ impl<C: Copy + Ord> Members<C> {
                 }
             },
         };
-        let taken = self.take_subscriptions(&told, &previous.unwrap_or_default());
-        change.publish |= taken.changed;
+        let taken = self.take_subscriptions(&told, previous.as_ref());
+        let told_the_same = previous.is_some_and(|previous| previous == told);
         let subscriptions = self.shared(told);
         // Only what was told in full is known under its fingerprint.
         let fingerprint = if change.subscriptions_wanted { known_as } else { fingerprint };
         self.members.insert(key, Member { client, heartbeat_at: now, fingerprint, subscriptions });
-        let dropped = self.drop_unlisted_topics();
-        change.notify |= taken.added || dropped;
-        change.publish |= dropped;
+        change.publish |= taken.changed;
+        if told_the_same && !taken.changed {
+            // Most heartbeats: the other members need not be looked at.
+            return change;
+        }
+        let followed = self.follow_members();
+        change.notify |= taken.added || followed.dropped;
+        change.publish |= followed.dropped || followed.replaced;
         change.inconsistent = self.newly_inconsistent();
         change
     }
@@ -177,9 +182,10 @@ impl<C: Copy + Ord> Members<C> {
         if self.members.len() == before {
             return Change::default();
         }
-        let dropped = self.drop_unlisted_topics();
+        let followed = self.follow_members();
+        let publish = followed.dropped || followed.replaced || self.members.is_empty();
         let inconsistent = self.newly_inconsistent();
-        Change { notify: true, publish: dropped || self.members.is_empty(), inconsistent, ..Change::default() }
+        Change { notify: true, publish, inconsistent, ..Change::default() }
     }
 
     /// What a client told under a fingerprint, on this connection or on one before it.
@@ -190,7 +196,7 @@ impl<C: Copy + Ord> Members<C> {
         here.or_else(before).map(|member| member.subscriptions.clone())
     }
 
-    fn take_subscriptions(&mut self, told: &Subscriptions, previous: &Subscriptions) -> Taken {
+    fn take_subscriptions(&mut self, told: &Subscriptions, previous: Option<&Subscriptions>) -> Taken {
         let mut taken = Taken::default();
         for (topic, subscription) in told {
             let Some(current) = self.subscriptions.get(topic) else {
@@ -200,7 +206,8 @@ impl<C: Copy + Ord> Members<C> {
                 continue;
             };
             let version = subscription.sub_version;
-            let changed_its_mind = previous.get(topic).is_some_and(|before| before.sub_version != version);
+            let before = previous.and_then(|previous| previous.get(topic));
+            let changed_its_mind = before.is_some_and(|before| before.sub_version != version);
             if version > current.sub_version || (changed_its_mind && version != current.sub_version) {
                 self.subscriptions.insert(topic.clone(), subscription.clone());
                 taken.changed = true;
@@ -218,11 +225,24 @@ impl<C: Copy + Ord> Members<C> {
         told.into_iter().map(share).collect()
     }
 
-    fn drop_unlisted_topics(&mut self) -> bool {
-        let before = self.subscriptions.len();
+    /// Drops topics that no member lists, and where the member that the group followed is gone, follows the newest of
+    /// the others.
+    fn follow_members(&mut self) -> Followed {
+        let mut followed = Followed::default();
         let members = &self.members;
-        self.subscriptions.retain(|topic, _| members.values().any(|member| member.subscriptions.contains_key(topic)));
-        self.subscriptions.len() < before
+        self.subscriptions.retain(|topic, of_group| {
+            let told = || members.values().filter_map(|member| member.subscriptions.get(topic));
+            let Some(newest) = told().max_by_key(|subscription| subscription.sub_version) else {
+                followed.dropped = true;
+                return false;
+            };
+            if !told().any(|subscription| subscription == of_group) {
+                *of_group = newest.clone();
+                followed.replaced = true;
+            }
+            true
+        });
+        followed
     }
 
     /// Topics about which members differ now and did not before.
@@ -250,6 +270,14 @@ struct Taken {
     added: bool,
     /// The group has another subscription to some topic.
     changed: bool,
+}
+
+#[derive(Default)]
+struct Followed {
+    /// The group has a topic less.
+    dropped: bool,
+    /// The group has another subscription to some topic.
+    replaced: bool,
 }
 
 #[cfg(test)]
@@ -322,7 +350,8 @@ mod tests {
         assert_eq!(again, Change::default(), "told once");
         members.register(2, heartbeat("b", &[("T", "B", 101)]), Millis(2));
         assert_eq!(expression(&members, "T").as_deref(), Some("B"));
-        members.connection_closed(2);
+        let left = members.connection_closed(2);
+        assert_eq!((expression(&members, "T").as_deref(), left.publish), (Some("A"), true), "nobody wants B any more");
         // Its clock went back an hour, yet it changed its mind.
         let back = members.register(1, heartbeat("a", &[("T", "C", 7)]), Millis(3));
         assert_eq!((expression(&members, "T").as_deref(), back.publish, back.notify), (Some("C"), true, false));

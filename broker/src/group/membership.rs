@@ -3,7 +3,6 @@
 //! Whatever changed is published to every core before the heartbeat is answered, so that the client's next pull finds
 //! it anywhere. Members are told of changes at once, but not more often than each [`NOTICE_SPAN`].
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,17 +146,16 @@ async fn sweep(core: &Rc<Core>) {
         }
     }
     let (now, span_ms) = (clock::now_ms(), core.config().consumers.heartbeat_timeout.0);
-    let changes = RefCell::new(Vec::new());
+    let mut changes = Vec::new();
     for (name, group) in core.groups.consumers.borrow_mut().iter_mut() {
         let change = group.members.expire(now, span_ms);
         if change != Change::default() {
-            changes.borrow_mut().push((name.clone(), change));
+            changes.push((name.clone(), change));
         }
     }
     for producers in core.groups.producers.borrow_mut().values_mut() {
         producers.expire(now, span_ms);
     }
-    let mut changes = changes.into_inner();
     changes.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     for (group, change) in changes {
         settle(core, &group, change).await;
@@ -185,14 +183,16 @@ async fn settle(core: &Rc<Core>, group: &Text, change: Change) {
 
 /// Makes every core know the group as it is now.
 async fn publish(core: &Rc<Core>, group: &Text) {
-    let view = core.groups.with(group, |known| {
+    // The view must not keep the frame alive that named the group.
+    let group = group.detached();
+    let view = core.groups.with(&group, |known| {
         let members = &known.members;
         (!members.is_empty()).then(|| {
             let subscriptions = members.subscriptions().clone();
             Arc::new(GroupView { group: group.clone(), manner: members.manner(), subscriptions })
         })
     });
-    let (view, group, number) = (view.flatten(), group.clone(), core.groups.next_publication());
+    let (view, number) = (view.flatten(), core.groups.next_publication());
     core.on_each(move |core| {
         let (view, group) = (view.clone(), group.clone());
         async move { core.group_views.put(&group, number, view) }

@@ -8,12 +8,13 @@ use remoting::header::group::{
     DeleteSubscriptionGroup, GetAllSubscriptionGroupConfigResponse, GroupRequest, UpdateGroupForbidden,
 };
 use remoting::json::{self, JsonError};
-use remoting::name;
+use remoting::name::{self, NameError};
 
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::group::config_table::ConfigChange;
 use crate::group::{self, GroupConfigOwner};
+use crate::topic::TOPIC_QUEUES_MAX;
 
 /// Makes or replaces one group (200); anywhere. A setting that the body lacks has its usual value.
 pub(crate) async fn update_group(core: Rc<Core>, request: Request) -> Outcome {
@@ -29,8 +30,14 @@ pub(crate) async fn update_groups(core: Rc<Core>, request: Request) -> Outcome {
 
 async fn put(core: &Rc<Core>, configs: Vec<SubscriptionGroupConfig>) -> Outcome {
     for config in &configs {
-        name::check_group(&config.group_name)
-            .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
+        name::check_group(&config.group_name).map_err(|error| wrong_name(&error))?;
+        if !(0..=TOPIC_QUEUES_MAX).contains(&config.retry_queue_nums) {
+            let remark = format!(
+                "retryQueueNums {} of group {} is not between 0 and {TOPIC_QUEUES_MAX}",
+                config.retry_queue_nums, config.group_name
+            );
+            return Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
+        }
     }
     GroupConfigOwner::change(core, configs.into_iter().map(ConfigChange::Put).collect()).await?;
     Ok(Answer::success())
@@ -74,11 +81,17 @@ pub(crate) async fn delete_group(core: Rc<Core>, request: Request) -> Outcome {
 pub(crate) async fn update_forbidden(core: Rc<Core>, request: Request) -> Outcome {
     let UpdateGroupForbidden { group, topic, readable } = UpdateGroupForbidden::decode(&request.command.fields)?;
     if let Some(readable) = readable {
+        name::check_group(&group).map_err(|error| wrong_name(&error))?;
+        name::check_topic(&topic).map_err(|error| wrong_name(&error))?;
         let change = ConfigChange::SetReadable { group: group.detached(), topic: topic.detached(), readable };
         GroupConfigOwner::change(&core, vec![change]).await?;
     }
     let readable = !core.group_configs.is_read_forbidden(&group, &topic);
     Ok(Answer::success().with_body(json::encode(&GroupForbidden { group, readable, topic })))
+}
+
+fn wrong_name(error: &NameError) -> Refusal {
+    Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string())
 }
 
 fn wrong_body(error: &JsonError) -> Refusal {
