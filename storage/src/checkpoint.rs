@@ -4,7 +4,8 @@
 //! two valid slots the newer wins. A bad record below the durable mark is damage, above it is the torn tail.
 //!
 //! ```text
-//! slot: u64 magic, u32 version, u16 log, u16 clean, u64 generation, u64 durable, u64 prepared limit, u32 crc
+//! slot: u64 magic, u32 version, u16 log, u16 clean, u64 generation, u64 durable, u64 prepared limit,
+//!       u64 segment bytes, u32 crc
 //! ```
 
 use std::path::Path;
@@ -25,8 +26,9 @@ const CLEAN_AT: usize = LOG_AT + 2;
 const GENERATION_AT: usize = CLEAN_AT + 2;
 const DURABLE_AT: usize = GENERATION_AT + 8;
 const PREPARED_LIMIT_AT: usize = DURABLE_AT + 8;
-const CRC_AT: usize = PREPARED_LIMIT_AT + 8;
-const _: () = assert!(CRC_AT + 4 == 44);
+const SEGMENT_BYTES_AT: usize = PREPARED_LIMIT_AT + 8;
+const CRC_AT: usize = SEGMENT_BYTES_AT + 8;
+const _: () = assert!(CRC_AT + 4 == 52);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
@@ -35,6 +37,8 @@ pub(crate) struct Checkpoint {
     pub(crate) durable: u64,
     /// No byte from here on was ever written.
     pub(crate) prepared_limit: u64,
+    /// What all segments were made with.
+    pub(crate) segment_bytes: u64,
     /// The log was stopped in order and ends at `durable`.
     pub(crate) clean: bool,
 }
@@ -61,7 +65,8 @@ fn encode(checkpoint: &Checkpoint, log: LogId) -> [u8; SLOT_BYTES] {
     slot[CLEAN_AT..GENERATION_AT].copy_from_slice(&u16::from(checkpoint.clean).to_be_bytes());
     slot[GENERATION_AT..DURABLE_AT].copy_from_slice(&checkpoint.generation.to_be_bytes());
     slot[DURABLE_AT..PREPARED_LIMIT_AT].copy_from_slice(&checkpoint.durable.to_be_bytes());
-    slot[PREPARED_LIMIT_AT..CRC_AT].copy_from_slice(&checkpoint.prepared_limit.to_be_bytes());
+    slot[PREPARED_LIMIT_AT..SEGMENT_BYTES_AT].copy_from_slice(&checkpoint.prepared_limit.to_be_bytes());
+    slot[SEGMENT_BYTES_AT..CRC_AT].copy_from_slice(&checkpoint.segment_bytes.to_be_bytes());
     let crc = crc32fast::hash(&slot[..CRC_AT]);
     slot[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_be_bytes());
     slot
@@ -79,6 +84,7 @@ fn decode(slot: &[u8], log: LogId) -> Option<Checkpoint> {
         generation: u64_at(GENERATION_AT),
         durable: u64_at(DURABLE_AT),
         prepared_limit: u64_at(PREPARED_LIMIT_AT),
+        segment_bytes: u64_at(SEGMENT_BYTES_AT),
         clean: u16_at(CLEAN_AT) == 1,
     })
 }
@@ -94,7 +100,8 @@ mod tests {
         let path = folder.path().join("checkpoint");
         assert_eq!(Checkpoint::read(&path, LogId(1)).expect("no error"), None);
         for generation in 1..=3 {
-            let checkpoint = Checkpoint { generation, durable: generation * 10, prepared_limit: 99, clean: false };
+            let durable = generation * 10;
+            let checkpoint = Checkpoint { generation, durable, prepared_limit: 99, segment_bytes: 7, clean: false };
             checkpoint.write(&path, LogId(1)).expect("written");
             assert_eq!(Checkpoint::read(&path, LogId(1)).expect("no error"), Some(checkpoint));
         }

@@ -78,6 +78,12 @@ pub(crate) fn write_part(path: &Path, offset: u64, content: &[u8]) -> io::Result
     if made { sync_folder(path.parent().expect("a file lies in a folder")) } else { Ok(()) }
 }
 
+/// Gives a file this length, durably. What is added is zeros.
+pub(crate) fn resize(path: &Path, bytes: u64) -> Result<(), StorageError> {
+    let file = OpenOptions::new().write(true).open(path).context("open for writing", path)?;
+    file.set_len(bytes).and_then(|()| file.sync_all()).context("set the length of", path)
+}
+
 /// The content of a file, `None` if there is none.
 pub(crate) fn read_whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {

@@ -58,6 +58,12 @@ impl StorageError {
     pub fn is_full(&self) -> bool {
         matches!(self, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
+
+    /// Whether the cause is that this user may not do it.
+    pub fn is_about_permission(&self) -> bool {
+        let kinds = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+        matches!(self, StorageError::Io { source, .. } if kinds.contains(&source.kind()))
+    }
 }
 
 /// Adds operation and file to the errors of a call.

@@ -95,6 +95,7 @@ pub struct Log {
     prepare_wanted: Notify,
     frontier_moved: Notify,
     flush_wanted: Notify,
+    flush_due: Cell<bool>,
     cut_wanted: Notify,
     failed: Notify,
     /// No record is accepted any more.
@@ -209,6 +210,7 @@ impl Log {
             prepare_wanted: Notify::new(),
             frontier_moved: Notify::new(),
             flush_wanted: Notify::new(),
+            flush_due: Cell::new(false),
             cut_wanted: Notify::new(),
             failed: Notify::new(),
             stopping: Cell::new(false),
@@ -260,7 +262,9 @@ impl Log {
 
     /// The first offset the log still has.
     pub fn min_offset(&self) -> LogOffset {
-        LogOffset(self.segments.borrow().min_offset().unwrap_or(self.report.min.0))
+        // Without a segment the log begins with the next one.
+        let next = self.marks.appended() / self.options.segment_bytes * self.options.segment_bytes;
+        LogOffset(self.segments.borrow().min_offset().unwrap_or(next))
     }
 
     /// Behind the last visible record.

@@ -65,6 +65,8 @@ pub struct RecoveryReport {
     /// Bytes of a torn tail behind the end that were overwritten with zeros.
     pub cut_bytes: u64,
     pub damages: Vec<Damage>,
+    /// Segments whose files were shorter or longer than they were made.
+    pub resized: Vec<PathBuf>,
     pub elapsed_ms: u64,
 }
 
@@ -97,11 +99,12 @@ pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) ->
     }
     let checkpoint = Checkpoint::read(&folders.checkpoint(), log)?;
     let mark = checkpoint.map_or(0, |checkpoint| checkpoint.durable);
-    let mut segments = open_segments(folders, options, mark)?;
+    let mut report = RecoveryReport { log, ..RecoveryReport::default() };
+    let mut segments = open_segments(folders, options, checkpoint.as_ref(), &mut report)?;
     let min = segments.first().map_or(mark.next_multiple_of(options.segment_bytes), |segment| segment.start);
     let mut deleted: (DeletedTopics, u64) = read_table(&folders.deleted_topics())?;
     let floors = read_table(&folders.queue_floors())?;
-    let report = RecoveryReport { log, min: LogOffset(min), ..RecoveryReport::default() };
+    report.min = LogOffset(min);
     let scan_segments = segments.iter().map(ScanSegment::from).collect();
     let mut rebuild = Rebuild::new(folders, log, options, scan_segments, mark, &deleted.0, report, begun);
     rebuild.load_extents(min)?;
@@ -127,7 +130,8 @@ pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) ->
     };
     let generation = checkpoint.map_or(1, |checkpoint| checkpoint.generation + 1);
     // From now on the log is not known to end here, so this must be durable before the first record is.
-    let checkpoint = Checkpoint { generation, durable: end, prepared_limit, clean: false };
+    let segment_bytes = options.segment_bytes;
+    let checkpoint = Checkpoint { generation, durable: end, prepared_limit, segment_bytes, clean: false };
     checkpoint.write(&folders.checkpoint(), log)?;
 
     let stored_last = extents.last().map_or(0, |extent| extent.file.store_ms_last);
@@ -141,25 +145,41 @@ pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) ->
     Ok(Recovered { segments, end, head, extents, active, deleted, floors, store_ms_last, checkpoint, report })
 }
 
-fn open_segments(folders: &LogFolders, options: &LogOptions, mark: u64) -> Result<Vec<Segment>, StorageError> {
+fn open_segments(
+    folders: &LogFolders,
+    options: &LogOptions,
+    checkpoint: Option<&Checkpoint>,
+    report: &mut RecoveryReport,
+) -> Result<Vec<Segment>, StorageError> {
     let mut files = disk::offset_files(&folders.commit_log)?;
     // What was in the page cache of a dead machine's kernel is not what will be read after the next loss of power.
     sync_folder(&folders.commit_log).context("sync the folder", &folders.commit_log)?;
     if let Some((_, path)) = files.last()
-        && std::fs::metadata(path).context("look at", path)?.len() == 0
+        && file_bytes(path)? == 0
     {
         disk::remove(path)?;
         files.pop();
     }
     let mut segments = Vec::with_capacity(files.len());
     for (start, path) in files {
-        let segment = Segment::open(&path, start, options.segment_bytes)?;
-        if segment.limit > mark {
+        let (found, wanted) = (file_bytes(&path)?, options.segment_bytes);
+        // A file that was cut or has grown is repaired, but only if segments are known to have had the wanted size.
+        let known = checkpoint.map_or(!found.is_multiple_of(BLOCK_BYTES as u64), |known| known.segment_bytes == wanted);
+        if found != wanted && known {
+            disk::resize(&path, wanted)?;
+            report.resized.push(path.clone());
+        }
+        let segment = Segment::open(&path, start, wanted)?;
+        if segment.limit > checkpoint.map_or(0, |known| known.durable) {
             segment.direct.sync_all().context("sync", &path)?;
         }
         segments.push(segment);
     }
     Ok(segments)
+}
+
+fn file_bytes(path: &Path) -> Result<u64, StorageError> {
+    Ok(std::fs::metadata(path).context("look at", path)?.len())
 }
 
 /// The state of deriving everything from the log that no whole extent holds.

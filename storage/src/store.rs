@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Notes that all logs were stopped in order. Blocks.
-    pub fn close(self) -> Result<(), StorageError> {
+    pub fn close(&self) -> Result<(), StorageError> {
         disk::remove(&self.root.join("abort"))
     }
 }

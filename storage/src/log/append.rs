@@ -31,7 +31,7 @@ impl Ticket {
     /// When the log has failed: the record may or may not be found after a restart.
     pub async fn reached(&self, mark: Mark) -> Result<(), StorageError> {
         if mark == Mark::Durable && self.log.options.flush == FlushPolicy::Async {
-            self.log.flush_wanted.notify();
+            self.log.flush_soon();
         }
         self.log.marks.reached(self.end.0, mark).await
     }
@@ -115,11 +115,8 @@ impl Log {
             });
         }
         let mut tail = self.tail.borrow_mut();
-        let reserved = if rolls {
-            tail.reserve(BLANK_BYTES).and_then(|()| tail.reserve_rolled(BLANK_BYTES + bytes as usize))
-        } else {
-            tail.reserve(bytes as usize)
-        };
+        let reserved =
+            if rolls { tail.reserve_rolled(BLANK_BYTES, bytes as usize) } else { tail.reserve(bytes as usize) };
         reserved.context("get memory for", &self.folders.log).map_err(AppendError::Failed)?;
         drop(tail);
         if rolls {

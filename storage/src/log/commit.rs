@@ -108,7 +108,10 @@ impl Log {
         let interval = Duration::from_millis(self.options.flush_interval_ms.max(1)).min(CHECKPOINT_EVERY);
         let mut saved_at = runtime::clock::instant();
         while !self.ended.get() && !self.marks.has_failed() {
-            runtime::clock::within(interval, self.flush_wanted.notified()).await;
+            if !self.flush_due.take() {
+                runtime::clock::within(interval, self.flush_wanted.notified()).await;
+                self.flush_due.set(false);
+            }
             let outcome = async {
                 self.flush_written().await?;
                 if saved_at.elapsed() >= CHECKPOINT_EVERY
@@ -123,6 +126,12 @@ impl Log {
                 self.fail(error);
             }
         }
+    }
+
+    /// Asks for a flush now.
+    pub(super) fn flush_soon(&self) {
+        self.flush_due.set(true);
+        self.flush_wanted.notify();
     }
 
     /// Makes everything durable that is written by now.

@@ -124,12 +124,14 @@ impl Log {
     /// The front part of a range that is no longer in the tail cache.
     fn in_file(&self, range: LogRange) -> Result<Option<InFile>, StorageError> {
         let (start, limit) = (range.offset.0, range.offset.0 + range.bytes);
-        let oldest = self.tail.borrow().oldest();
-        if start >= oldest {
+        // The front of the tail cache was read back at open, unverified: it is taken from the file like all before it.
+        let ours = if start < self.opened_end { self.opened_end } else { 0 };
+        let memory_start = self.tail.borrow().oldest().max(ours);
+        if start >= memory_start {
             return Ok(None);
         }
-        let limit = limit.min(oldest);
-        let written = block_start(self.marks.written());
+        let limit = limit.min(memory_start);
+        let written = self.marks.written();
         assert!(limit <= written, "{start}..{limit} left the cache before it was written up to {written}");
         let Some(segment) = self.segments.borrow().containing(start) else {
             let what = "no segment holds this offset".to_owned();

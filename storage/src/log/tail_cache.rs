@@ -60,9 +60,11 @@ impl TailCache {
         self.reserve_beside(self.writer.room(), bytes)
     }
 
-    /// Makes sure that so many bytes can be pushed after a roll.
-    pub(crate) fn reserve_rolled(&mut self, bytes: usize) -> io::Result<()> {
-        self.reserve_beside(0, bytes)
+    /// Makes sure that a filler can be pushed, and so many bytes after the roll behind it.
+    pub(crate) fn reserve_rolled(&mut self, filler_bytes: usize, bytes: usize) -> io::Result<()> {
+        // A filler that does not fit takes a slab, and the roll takes the next.
+        let for_filler = if self.writer.room() < filler_bytes { self.slab_bytes } else { 0 };
+        self.reserve_beside(0, for_filler + bytes)
     }
 
     fn reserve_beside(&mut self, room: usize, bytes: usize) -> io::Result<()> {

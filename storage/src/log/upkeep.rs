@@ -106,7 +106,7 @@ impl Log {
     /// An extent is written only of what is durable, or it could name records that a crash takes away.
     async fn store_cut(&self, content: ExtentContent) -> Result<LoadedExtent, StorageError> {
         while self.marks.durable() < content.limit {
-            self.flush_wanted.notify();
+            self.flush_soon();
             self.marks.reached(content.limit, Mark::Durable).await?;
         }
         let (folder, id) = (self.folders.queues(), self.id);
@@ -235,7 +235,7 @@ impl Log {
                 let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
                 return Err(StorageError::io("write the end of", &self.folders.commit_log, full));
             }
-            self.flush_wanted.notify();
+            self.flush_soon();
             runtime::clock::within(STOP_CHECK, self.marks.reached(end, Mark::Durable)).await;
         }
         self.cut().await?;

@@ -1,0 +1,206 @@
+//! Appending, waiting and seeing.
+
+use std::cell::RefCell;
+
+use super::*;
+use crate::error::AppendError;
+use crate::log::Mark;
+
+#[test]
+fn what_is_appended_is_read_before_and_after_a_restart() {
+    for flush in [FlushPolicy::Sync, FlushPolicy::Async] {
+        let folder = TempFolder::new("log");
+        let folders = folders(&folder);
+        runtime::run_here(async move {
+            let (log, report) = open(&folders, &small(flush)).await;
+            assert_eq!((report.records_scanned, report.damages.len()), (0, 0));
+            for number in 0..100_u64 {
+                let ticket = append_durably(&log, "T", 0, format!("body {number}").as_bytes()).await;
+                assert_eq!((queue_offset(&ticket), ticket.physical_offset.log()), (number, LOG));
+            }
+            assert_eq!(bodies(&log, "T", 0).await, numbered(0..100));
+            log.stop().await.expect("stopped");
+            let refused = log.append(&log.queue("T", QueueId(0)), &draft("T", 0, b"x", ""), Millis(1));
+            assert!(matches!(refused, Err(AppendError::Stopped)));
+            let (log, report) = open(&folders, &small(flush)).await;
+            assert!(report.was_clean && report.records_scanned == 0, "{report:?}");
+            assert_eq!(bodies(&log, "T", 0).await, numbered(0..100));
+            let ticket = append_durably(&log, "T", 0, b"body 100").await;
+            assert_eq!(queue_offset(&ticket), 100);
+            assert_eq!(bodies(&log, "T", 0).await, numbered(0..101));
+            log.stop().await.expect("stopped");
+        })
+        .expect("an executor");
+    }
+}
+
+#[test]
+fn a_message_is_found_as_soon_as_its_ticket_is_reached() {
+    for flush in [FlushPolicy::Sync, FlushPolicy::Async] {
+        let folder = TempFolder::new("log");
+        let folders = folders(&folder);
+        runtime::run_here(async move {
+            let (log, _) = open(&folders, &small(flush)).await;
+            let seen = Rc::new(RefCell::new(Vec::new()));
+            let told = seen.clone();
+            log.on_visible(Box::new(move |record| {
+                told.borrow_mut().push((record.queue.id().0, record.queue_offset.0))
+            }));
+            let done = Rc::new(std::cell::Cell::new(0));
+            for producer in 0..16_u32 {
+                let (log, done) = (log.clone(), done.clone());
+                runtime::spawn(async move {
+                    for _ in 0..100 {
+                        let ticket = append(&log, "T", producer % 4, &[producer as u8; 700]).await;
+                        let queue = log.queue("T", QueueId(producer % 4));
+                        ticket.reached(log.visible_mark()).await.expect("stored");
+                        assert!(queue.max() > ticket.queue_offset);
+                        let limits = ReadLimits { messages_max: 1, ..ALL };
+                        let (read, parts) =
+                            log.pull(&queue, ticket.queue_offset, limits, |_| true).await.expect("read");
+                        assert!(matches!(read, QueueRead::Found(_)), "{read:?}");
+                        let bytes = bytes_of(&parts);
+                        assert_eq!(RecordView::decode(&bytes).expect("a record").body(), [producer as u8; 700]);
+                    }
+                    done.set(done.get() + 1);
+                });
+            }
+            while done.get() < 16 {
+                runtime::clock::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            let stats = log.stats();
+            assert!(stats.writes < 1600, "{} writes for 1600 records: they did not gather", stats.writes);
+            assert_eq!(seen.borrow().len(), 1600);
+            for queue in 0..4 {
+                let of_queue =
+                    seen.borrow().iter().filter(|(id, _)| *id == queue).map(|(_, at)| *at).collect::<Vec<_>>();
+                assert_eq!(of_queue, (0..400).collect::<Vec<_>>());
+            }
+            log.stop().await.expect("stopped");
+        })
+        .expect("an executor");
+    }
+}
+
+#[test]
+fn asynchronous_flushes_follow_and_can_be_asked_for() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let options = LogOptions { flush_interval_ms: 60_000, ..small(FlushPolicy::Async) };
+        let (log, _) = open(&folders, &options).await;
+        for number in 0..2000_u32 {
+            let ticket = append(&log, "T", 0, &[number as u8; 1500]).await;
+            ticket.reached(Mark::Written).await.expect("written");
+            if number % 500 == 499 {
+                ticket.reached(Mark::Durable).await.expect("durable");
+                assert!(log.stats().durable >= ticket.end.0);
+            }
+        }
+        assert!(log.stats().segments >= 3);
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
+#[test]
+fn a_batch_is_whole_or_refused() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let (log, _) = open(&folders, &small(FlushPolicy::Async)).await;
+        let queue = log.queue("T", QueueId(1));
+        let body = vec![1; 300_000];
+        append(&log, "T", 1, &body).await;
+        append(&log, "T", 1, &body).await;
+        let drafts = vec![draft("T", 1, &body, ""); 2];
+        let tickets = log.append_batch(&queue, &drafts, Millis(5)).expect("it goes to the next segment");
+        assert_eq!(tickets.iter().map(queue_offset).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(tickets[0].physical_offset.offset().0, 1 << 20, "both are in the next segment");
+        let error = log.append_batch(&queue, &vec![draft("T", 1, &body, ""); 4], Millis(5)).err().expect("too large");
+        assert!(matches!(error, AppendError::TooLarge { .. }), "{error}");
+        tickets[1].reached(Mark::Written).await.expect("written");
+        assert_eq!(queue.next().0, 4);
+        assert_eq!(read_all(&log, &queue).await.len(), 4);
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
+#[test]
+fn too_much_unwritten_is_busy_and_passes() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let options = LogOptions { unwritten_bytes_max: 100_000, ..small(FlushPolicy::Sync) };
+        let (log, _) = open(&folders, &options).await;
+        let queue = log.queue("T", QueueId(0));
+        let body = vec![0; 40_000];
+        let mut accepted = 0;
+        let error = loop {
+            match log.append(&queue, &draft("T", 0, &body, ""), Millis(1)) {
+                Ok(_) => accepted += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(accepted, 2);
+        assert!(error.to_string().contains("no more than 100000 may"), "{error}");
+        log.room().await;
+        log.append(&queue, &draft("T", 0, &body, ""), Millis(1)).expect("there is room again");
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
+#[test]
+fn store_times_never_go_back_and_are_searched_exactly() {
+    use crate::queue::Bound::{Lower, Upper};
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let options = LogOptions { extent_records: 4, ..small(FlushPolicy::Async) };
+        let (log, _) = open(&folders, &options).await;
+        for number in 0..10 {
+            append_at(&log, "T", 0, b"x", 10_000 + number * 1000).await;
+        }
+        let late = append_at(&log, "T", 1, b"x", 5).await;
+        assert_eq!(late.store_timestamp_ms, 19_000, "the clock went back, the log did not");
+        late.reached(Mark::Written).await.expect("written");
+        let cases = [
+            (9_999, Lower, 0),
+            (10_000, Lower, 0),
+            (10_001, Lower, 1),
+            (14_500, Lower, 5),
+            (19_000, Lower, 9),
+            (19_001, Lower, 10),
+            (9_999, Upper, 0),
+            (10_000, Upper, 0),
+            (10_999, Upper, 0),
+            (11_000, Upper, 1),
+            (14_500, Upper, 4),
+            (19_000, Upper, 9),
+            (99_000, Upper, 9),
+        ];
+        for restart in [false, true] {
+            let log = if restart {
+                log.stop().await.expect("stopped");
+                open(&folders, &options).await.0
+            } else {
+                log.clone()
+            };
+            let queue = log.queue("T", QueueId(0));
+            for (time, bound, expected) in cases {
+                let found = queue.offset_by_time(time, bound).await.expect("searched");
+                assert_eq!(found.0, expected, "{time} {bound:?}");
+            }
+            assert_eq!(queue.store_timestamp_ms_first().await.expect("read"), Some(10_000));
+            let empty = log.queue("Empty", QueueId(0));
+            assert_eq!(empty.offset_by_time(1, Lower).await.expect("searched").0, 0);
+            assert_eq!(empty.offset_by_time(1, Upper).await.expect("searched").0, 0);
+            if restart {
+                log.stop().await.expect("stopped");
+            }
+        }
+    })
+    .expect("an executor");
+}
