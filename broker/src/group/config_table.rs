@@ -86,10 +86,6 @@ impl ConfigTable {
         }
     }
 
-    pub(crate) fn get(&self, group: &str) -> Option<&Arc<SubscriptionGroupConfig>> {
-        self.configs.get(group)
-    }
-
     pub(crate) fn names(&self) -> impl Iterator<Item = &Text> {
         self.configs.keys()
     }
@@ -191,7 +187,7 @@ mod tests {
         let put = table.apply(vec![ConfigChange::Put(config("g", 3))], Millis(3));
         assert_eq!(put, [Publication::Config(Text::from("g"), Some(Arc::new(config("g", 3))))]);
         table.apply(vec![ConfigChange::Ensure(Text::from("g"))], Millis(4));
-        assert_eq!(table.get("g").map(|config| config.retry_max_times), Some(3));
+        assert_eq!(table.configs.get("g").map(|config| config.retry_max_times), Some(3));
         assert_eq!(table.apply(vec![ConfigChange::Remove(Text::from("g"))], Millis(5)).len(), 1);
         assert_eq!(table.apply(vec![ConfigChange::Remove(Text::from("g"))], Millis(6)), []);
     }
@@ -215,7 +211,10 @@ mod tests {
         let text = r#"{"dataVersion":{"counter":2,"stateVersion":0,"timestamp":5},"forbiddenTable":{},
             "subscriptionGroupTable":{"g":{"groupName":"g","retryMaxTimes":7,"groupRetryPolicy":{"type":"CUSTOMIZED"}}}}"#;
         let mut table = ConfigTable::parse(text).expect("a table");
-        assert_eq!(table.get("g").map(|config| (config.retry_max_times, config.retry_queue_nums)), Some((7, 1)));
+        assert_eq!(
+            table.configs.get("g").map(|config| (config.retry_max_times, config.retry_queue_nums)),
+            Some((7, 1))
+        );
         table.add_boot_groups();
         assert_eq!(table.names().count(), 1 + name::BOOT_GROUPS.len());
         assert!(ConfigTable::parse("{").is_err());
