@@ -68,7 +68,8 @@ pub(crate) fn parse(text: &str) -> Result<Attributes, AttributeError> {
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let (key, value) = (key.trim(), value.trim());
-        if key.starts_with('+') == value.is_empty() {
+        let has_form = if key.starts_with('+') { !value.is_empty() } else { key.starts_with('-') && part == key };
+        if !has_form {
             return Err(AttributeError::Form { text: part.to_owned() });
         }
         if modification.insert(Text::from(key), Text::from(value)).is_some() {
