@@ -49,6 +49,9 @@ pub struct TargetArgs {
     /// Do not make the topic: it is there, with that many queues.
     #[arg(long)]
     pub no_create: bool,
+    /// Do not check the offsets of acknowledged messages: others send to the topic too.
+    #[arg(long)]
+    pub no_offset_check: bool,
     /// Process of the broker on this machine, for its CPU time and memory.
     #[arg(long)]
     pub server_pid: Option<u32>,

@@ -22,7 +22,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Report, BenchError> {
     }
     let duration = times(0.0, args.duration)?.duration;
     let mut target_args = args.target.clone();
-    target_args.no_create = true;
+    (target_args.no_create, target_args.no_offset_check) = (true, false);
     let target = Target::prepare(&target_args).await?;
     let (starts, limits) = (target.begins().await?, &target.starts);
     let wanted: i64 = limits.iter().zip(&starts).map(|(limit, start)| limit - start).sum();

@@ -112,7 +112,10 @@ impl RunningLoad {
             sockets.push(Link::open(target.broker).await?);
         }
         let start_ns = clock.now_ns() + nanoseconds(START_DELAY);
-        let tally = SendTally::new(times.span_ns(start_ns), OffsetLedger::new(&target.starts));
+        let tally = SendTally::new(
+            times.span_ns(start_ns),
+            (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts)),
+        );
         let (window, messages_max) = match drive {
             Drive::Window { messages, messages_max } => (messages, messages_max),
             Drive::Rate { .. } => (0, u64::MAX),

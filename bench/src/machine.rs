@@ -122,8 +122,7 @@ mod tests {
 
     #[test]
     fn usage_is_shared_among_the_messages_between() {
-        let from =
-            Snapshot { at_ns: 0, messages: 10, own_us: 0, server_us: Some(0), machine_us: 100, steal_us: 0 };
+        let from = Snapshot { at_ns: 0, messages: 10, own_us: 0, server_us: Some(0), machine_us: 100, steal_us: 0 };
         let to = Snapshot {
             at_ns: 1_000_000_000,
             messages: 110,

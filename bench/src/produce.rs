@@ -53,10 +53,7 @@ fn drive(args: &SendArgs) -> Result<Drive, BenchError> {
         Some(0) => Err(usage("--rate must be at least 1 message a second")),
         Some(_) if args.messages.is_some() => Err(usage("--messages goes without --rate only")),
         Some(rate) => Ok(Drive::Rate { rate, tick_ns: u64::from(args.tick_us) * 1000 }),
-        None => Ok(Drive::Window {
-            messages: args.window.into(),
-            messages_max: args.messages.unwrap_or(u64::MAX),
-        }),
+        None => Ok(Drive::Window { messages: args.window.into(), messages_max: args.messages.unwrap_or(u64::MAX) }),
     }
 }
 

@@ -62,6 +62,7 @@ async fn send_one(args: &ReadyArgs, link: &Rc<Link>, clock: RunClock) -> Result<
         topic: None,
         queues: 1,
         no_create: false,
+        no_offset_check: true,
         server_pid: None,
         wire: Wire::Json,
         label: String::new(),

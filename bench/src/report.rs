@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::TargetArgs;
+use crate::ledger::OffsetLedger;
 use crate::produce::Watched;
 use crate::pull::PullTally;
 use crate::tally::{Errors, SendTally};
@@ -17,8 +18,7 @@ const LAG_P99_US_MAX: f64 = 1000.0;
 /// An open loop that sent less than this share of what was due has fallen behind.
 const SENT_SHARE_MIN: f64 = 0.995;
 
-const QUANTILES: [(&str, f64); 5] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999)];
+const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999)];
 
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,10 +119,11 @@ impl Report {
             self.open_loop(tally, rate, seconds);
         }
         self.errors(&tally.errors);
-        let offsets = tally.offsets.faults();
-        self.fault("offset_gaps", offsets.gaps);
-        self.fault("offset_duplicates", offsets.duplicates);
-        self.fault("offset_strange", offsets.strange);
+        if let Some(offsets) = tally.offsets.as_ref().map(OffsetLedger::faults) {
+            self.fault("offset_gaps", offsets.gaps);
+            self.fault("offset_duplicates", offsets.duplicates);
+            self.fault("offset_strange", offsets.strange);
+        }
         self.fault("lost", tally.lost);
         self.fault("strange_answers", tally.strange_answers);
         self.fault("unreadable_answers", tally.unreadable);

@@ -141,9 +141,7 @@ mod tests {
 
     #[test]
     fn medians_spreads_and_ratios_leave_void_runs_out() {
-        let run = |target: &str, rate: f64, void: &[&str]| {
-            json!({"label": "saturate", "target": target, "figures": {"messages_per_s": rate}, "void": void})
-        };
+        let run = |target: &str, rate: f64, void: &[&str]| json!({"label": "saturate", "target": target, "figures": {"messages_per_s": rate}, "void": void});
         let runs = [
             run("a", 300.0, &[]),
             run("b", 10.0, &[]),

@@ -25,7 +25,10 @@ pub(crate) async fn run(args: TailArgs) -> Result<Report, BenchError> {
     }
     let times = times(args.warmup, args.duration)?;
     let body_bytes = body_bytes(args.size)?;
-    let target = Target::prepare(&args.target).await?;
+    let mut target_args = args.target.clone();
+    // The consumer begins where the queues end.
+    target_args.no_offset_check = false;
+    let target = Target::prepare(&target_args).await?;
     let form = PullForm {
         encoding: target.encoding,
         topic: target.topic.clone(),

@@ -64,11 +64,12 @@ pub(crate) struct SendTally {
     /// Requests whose connection ended, or that were not answered before the run was given up.
     pub(crate) lost: u64,
     pub(crate) connections_lost: u64,
-    pub(crate) offsets: OffsetLedger,
+    /// None: they are not checked.
+    pub(crate) offsets: Option<OffsetLedger>,
 }
 
 impl SendTally {
-    pub(crate) fn new(span_ns: Range<u64>, offsets: OffsetLedger) -> SendTally {
+    pub(crate) fn new(span_ns: Range<u64>, offsets: Option<OffsetLedger>) -> SendTally {
         SendTally {
             span_ns,
             answered: 0,
@@ -109,8 +110,9 @@ impl SendTally {
         self.answered += 1;
         self.last_answer_ns = arrived_ns;
         if is_stored(reply.code) {
-            match (reply.queue_id, reply.queue_offset) {
-                (Some(queue_id), Some(offset)) => self.offsets.acknowledged(queue_id, offset),
+            match (reply.queue_id, reply.queue_offset, &mut self.offsets) {
+                (Some(queue_id), Some(offset), Some(offsets)) => offsets.acknowledged(queue_id, offset),
+                (Some(_), Some(_), None) => {}
                 _ => self.unreadable += 1,
             }
         }
@@ -149,19 +151,19 @@ mod tests {
 
     #[test]
     fn warm_up_counts_for_offsets_only() {
-        let mut tally = SendTally::new(1000..2000, OffsetLedger::new(&[0]));
+        let mut tally = SendTally::new(1000..2000, Some(OffsetLedger::new(&[0])));
         for (due_ns, arrived_ns, offset) in [(900, 950, 0), (990, 1010, 1), (1500, 1600, 2), (1990, 2010, 3)] {
             tally.sent(due_ns, due_ns + 1, false);
             tally.answer(due_ns, arrived_ns, &reply(0, offset), &[]);
         }
         assert_eq!((tally.answered, tally.stored_in_span, tally.sent_in_span), (4, 2, 2));
         assert_eq!((tally.latency.len(), tally.latency.max(), tally.lag.len()), (2, 100, 2));
-        assert_eq!(tally.offsets.faults(), OffsetFaults::default());
+        assert_eq!(tally.offsets.as_ref().unwrap().faults(), OffsetFaults::default());
     }
 
     #[test]
     fn a_message_stored_too_slowly_is_an_error_with_an_offset() {
-        let mut tally = SendTally::new(0..10, OffsetLedger::new(&[0]));
+        let mut tally = SendTally::new(0..10, Some(OffsetLedger::new(&[0])));
         let frame = {
             let mut out = bytes::BytesMut::new();
             remoting::Command::reply(1, 10).with_remark("slow").encode(&mut out);
@@ -171,6 +173,9 @@ mod tests {
         tally.answer(1, 3, &reply(2, 0), &frame);
         tally.answer(1, 4, &reply(0, 1), &frame);
         assert_eq!(tally.errors.iter().collect::<Vec<_>>(), [(2, 1, "slow"), (10, 1, "slow")]);
-        assert_eq!((tally.errors.total(), tally.offsets.faults(), tally.latency.len()), (2, OffsetFaults::default(), 1));
+        assert_eq!(
+            (tally.errors.total(), tally.offsets.as_ref().unwrap().faults(), tally.latency.len()),
+            (2, OffsetFaults::default(), 1)
+        );
     }
 }

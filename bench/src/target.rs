@@ -19,7 +19,7 @@ pub(crate) struct Target {
     pub(crate) queues: u16,
     pub(crate) server_pid: Option<u32>,
     pub(crate) encoding: HeaderEncoding,
-    /// The offset that the next message of each queue will have.
+    /// The offset that the next message of each queue will have; empty when offsets shall not be checked.
     pub(crate) starts: Vec<i64>,
     /// Tells this run from others.
     pub(crate) run: u64,
@@ -51,7 +51,9 @@ impl Target {
         if !args.no_create {
             target.make_topic().await.map_err(|source| BenchError::Topic { topic: topic.clone(), source })?;
         }
-        target.starts = target.ends().await?;
+        if !args.no_offset_check {
+            target.starts = target.ends().await?;
+        }
         Ok(target)
     }
 

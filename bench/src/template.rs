@@ -153,13 +153,8 @@ mod tests {
     #[test]
     fn a_patched_frame_is_what_the_codec_would_have_made() {
         for encoding in [HeaderEncoding::Json, HeaderEncoding::Compact] {
-            let form = SendForm {
-                encoding,
-                group: Text::from("G"),
-                topic: Text::from("T"),
-                body_bytes: 64,
-                run: 0xabc,
-            };
+            let form =
+                SendForm { encoding, group: Text::from("G"), topic: Text::from("T"), body_bytes: 64, run: 0xabc };
             let template = SendTemplate::new(&form, 3, &mut Random::new(5));
             let stamp = Stamp { due_ns: 77, number: 0xf0 };
             let mut out = BytesMut::new();

@@ -41,12 +41,7 @@ impl Link {
         let stream = stream
             .unwrap_or_else(|| Err(late()))
             .map_err(|source| BenchError::Unreachable { broker: broker.to_string(), source })?;
-        let link = Rc::new(Link {
-            stream,
-            out: RefCell::default(),
-            to_send: Notify::new(),
-            closed: Cell::new(false),
-        });
+        let link = Rc::new(Link { stream, out: RefCell::default(), to_send: Notify::new(), closed: Cell::new(false) });
         runtime::spawn(link.clone().write());
         Ok(link)
     }
