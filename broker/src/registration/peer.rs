@@ -30,7 +30,7 @@ use crate::topic::{Change, Topic};
 const SECOND_AFTER: Duration = Duration::from_secs(10);
 /// A nameserver that failed is tried again after the first of these, then after twice as long, up to the second.
 const RETRY_WAIT_MIN: Duration = Duration::from_secs(1);
-const RETRY_WAIT_MAX: Duration = Duration::from_secs(10);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long the farewell to a nameserver may take.
 const UNREGISTER_TIME_MAX: Duration = Duration::from_secs(1);
 /// Changed topics that are told one by one. Beyond it all topics are told.

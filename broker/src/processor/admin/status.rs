@@ -148,7 +148,7 @@ fn counts(table: &mut Table, counted: &StatsView) {
     table.put("putMessageTimesTotal", counted.put_messages);
     table.put("putMessageFailedTimes", counted.sends_refused);
     table.put("putMessageSizeTotal", counted.put_bytes);
-    table.put("putMessageAverageSize", counted.put_bytes_average());
+    table.put("putMessageAverageSize", format!("{:.2}", counted.put_bytes_average()));
     table.put("putMessageEntireTimeMax", counted.send_time_longest().as_millis());
     table.put("getMessageEntireTimeMax", counted.pull_time_longest.as_millis());
     table.put("putMessageDistributeTime", counted.send_distribution());
