@@ -130,7 +130,7 @@ impl Store {
         LogFolders { log: folder, commit_log }
     }
 
-    /// Notes that all logs were stopped in order. Blocks.
+    /// Notes that all logs were stopped in order. The lock is held until the store is dropped. Blocks.
     pub fn close(&self) -> Result<(), StorageError> {
         disk::remove(&self.root.join("abort"))
     }
@@ -199,6 +199,7 @@ mod tests {
         let store = Store::open(options(&root, None)).expect("opened");
         assert_eq!((store.logs(), store.warnings().contains(&StoreWarning::NotStopped)), (4, true));
         store.close().expect("closed");
+        drop(store);
         let error = Store::open(options(&root, Some(3))).expect_err("another number");
         assert!(error.to_string().contains("made with 4 logs and cannot be opened with 3"), "{error}");
         let store = Store::open(options(&root, Some(4))).expect("opened");
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_made_is_told() {
         let folder = TempFolder::new("store");
-        std::fs::write(folder.path().join("file"), "x").expect("a file");
+        fs::write(folder.path().join("file"), "x").expect("a file");
         let error = Store::open(options(&folder.path().join("file/store"), None)).expect_err("not a folder");
         assert!(error.to_string().starts_with("cannot make the folder"), "{error}");
     }

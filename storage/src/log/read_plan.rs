@@ -203,7 +203,9 @@ impl Log {
         let mut content = Vec::with_capacity(bytes as usize);
         if let Some(in_file) = self.in_file(range)? {
             // Memory first: it may leave the cache while the file is read.
-            let behind = self.tail.borrow().slices(in_file.limit, (offset.0 + bytes).max(in_file.limit));
+            let limit = offset.0 + bytes;
+            let in_memory = in_file.limit < limit;
+            let behind = if in_memory { self.tail.borrow().slices(in_file.limit, limit) } else { Vec::new() };
             let segment = ScanSegment::from(&*in_file.segment);
             let (start, wanted) = (in_file.start - segment.start, (in_file.limit - in_file.start) as usize);
             let read = runtime::blocking(move || {

@@ -44,7 +44,7 @@ fn a_message_is_found_as_soon_as_its_ticket_is_reached() {
             let seen = Rc::new(RefCell::new(Vec::new()));
             let told = seen.clone();
             log.on_visible(Box::new(move |record| {
-                told.borrow_mut().push((record.queue.id().0, record.queue_offset.0))
+                told.borrow_mut().push((record.queue.id().0, record.queue_offset.0));
             }));
             let done = Rc::new(std::cell::Cell::new(0));
             for producer in 0..16_u32 {
