@@ -94,7 +94,8 @@ mod tests {
             "mqadmin -n 127.0.0.1:9876 topicList --json",
             "mqadmin sendMessage -n a:1;b:2 -t T -p -body -k K -c Tag -b broker-a -i 3",
             "mqadmin consumeMessage -t T -g G -o 5 -i 0 -b broker-a -c 10",
-            "mqadmin consumeMessage -t T -s 2026-01-01#00:00:00:000 -e 1796025468962 --follow",
+            "mqadmin consumeMessage -t T -s 2026-01-01#00:00:00:000 -e 1796025468962",
+            "mqadmin consumeMessage -t T -s 0 --follow",
             "mqadmin topicRoute -t T -l",
             "mqadmin topicStatus -t T",
             "mqadmin clusterList -m",
@@ -130,6 +131,7 @@ mod tests {
             "mqadmin updateTopic -t T -b h:1 -p 7",
             "mqadmin consumeMessage -t T -o 5",
             "mqadmin consumeMessage -t T -s yesterday",
+            "mqadmin consumeMessage -t T -e 5 --follow",
             "mqadmin brokerStatus",
         ] {
             assert!(parse(line).is_err(), "{line}");
