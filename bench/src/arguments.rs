@@ -74,7 +74,7 @@ pub struct SendArgs {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub connections: u16,
     /// Messages in flight on each connection, without --rate.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub window: u16,
     /// Messages a second, at even distances whatever the answers do.
     #[arg(long)]

@@ -17,12 +17,16 @@ impl RunClock {
         nanoseconds(runtime::clock::instant().saturating_duration_since(self.begun))
     }
 
-    /// Sleeps until that time; returns at once when it has passed.
-    pub(crate) async fn sleep_until(self, time_ns: u64) {
+    /// Blocks the thread until that time; returns at once when it has passed.
+    pub(crate) fn sleep_until(self, time_ns: u64) {
         let now_ns = self.now_ns();
         if time_ns > now_ns {
-            runtime::clock::sleep(Duration::from_nanos(time_ns - now_ns)).await;
+            std::thread::sleep(Duration::from_nanos(time_ns - now_ns));
         }
+    }
+
+    pub(crate) fn sleep(self, span: Duration) {
+        self.sleep_until(self.now_ns() + nanoseconds(span));
     }
 }
 

@@ -7,24 +7,24 @@ use serde_json::json;
 use crate::arguments::ConsumeArgs;
 use crate::clock::{RunClock, nanoseconds};
 use crate::error::BenchError;
-use crate::machine::{Memory, Snapshot};
-use crate::produce::{Watched, times, usage};
-use crate::pull::{PullForm, Puller};
+use crate::machine::Snapshot;
+use crate::produce::{Watched, look_at_memory, times, usage};
+use crate::pull::{PullForm, RunningPulls};
 use crate::report::{PullFigures, Report};
 use crate::target::Target;
 
 /// How often it is looked whether the run is through, and at the server's memory.
-const PERIOD: Duration = Duration::from_millis(100);
+const PERIOD: Duration = Duration::from_millis(20);
 
-pub(crate) async fn run(args: ConsumeArgs) -> Result<Report, BenchError> {
+pub(crate) fn run(args: &ConsumeArgs) -> Result<Report, BenchError> {
     if args.target.topic.is_none() {
         return Err(usage("consume needs --topic: one that was sent to before"));
     }
     let duration = times(0.0, args.duration)?.duration;
     let mut target_args = args.target.clone();
     (target_args.no_create, target_args.no_offset_check) = (true, false);
-    let target = Target::prepare(&target_args).await?;
-    let (starts, limits) = (target.begins().await?, &target.starts);
+    let target = Target::prepare(&target_args)?;
+    let (starts, limits) = (target.begins()?, &target.starts);
     let wanted: i64 = limits.iter().zip(&starts).map(|(limit, start)| limit - start).sum();
     if wanted == 0 {
         return Err(usage("the topic has no messages to read"));
@@ -34,20 +34,18 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Report, BenchError> {
         topic: target.topic.clone(),
         count_max: args.pull_messages,
         at_tail: false,
+        span_ns: 0..0,
     };
     let clock = RunClock::start();
     let from = Snapshot::take(clock.now_ns(), 0, target.server_pid);
-    let puller = Puller::start(&target, form, args.connections, &starts, Some(limits.as_slice()), clock).await?;
+    let pulls = RunningPulls::start(&target, &form, args.connections, &starts, Some(limits.as_slice()), clock)?;
     let mut memory = None;
-    while !puller.is_through() && !puller.is_cut_off() && clock.now_ns() < nanoseconds(duration) {
-        if let Some(now) = target.server_pid.and_then(|pid| Memory::of(&pid.to_string()).ok()) {
-            memory = Some(memory.unwrap_or(now).max(now));
-        }
-        let _ = runtime::clock::within(PERIOD, wait_through(&puller)).await;
+    while !pulls.has_ended() && clock.now_ns() < nanoseconds(duration) {
+        memory = look_at_memory(memory, target.server_pid);
+        clock.sleep(PERIOD);
     }
-    let to = Snapshot::take(clock.now_ns(), puller.tally.borrow().messages, target.server_pid);
-    puller.close();
-    let tally = puller.tally.borrow();
+    let to = Snapshot::take(clock.now_ns(), pulls.message_count(), target.server_pid);
+    let tally = pulls.finish();
     if tally.messages == 0 && tally.connections_lost > 0 {
         return Err(BenchError::ConnectionsLost { broker: target.broker.to_string() });
     }
@@ -57,10 +55,4 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Report, BenchError> {
     report.catch_up(&PullFigures { tally: &tally, wanted: wanted as u64 });
     report.usage(&Watched { from, to, memory });
     Ok(report)
-}
-
-async fn wait_through(puller: &Puller) {
-    while !puller.is_through() && !puller.is_cut_off() {
-        puller.changed.notified().await;
-    }
 }

@@ -3,8 +3,8 @@
 //! An opaque is the slot of its request, plus how often the slot was used, in ten decimal digits. So neither a map nor
 //! an allocation is needed, and an answer that comes twice, or to nothing, is seen.
 
-/// Requests of one connection that may be in flight. Beyond it an open loop holds its messages back: they stay due.
-pub(crate) const IN_FLIGHT_MAX: usize = 1 << SLOT_BITS;
+/// Requests of one connection that may be in flight. No window is larger.
+const IN_FLIGHT_MAX: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 16;
 const USE_BITS: u32 = 14;
 /// The first number of ten digits.

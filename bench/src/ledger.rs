@@ -1,7 +1,7 @@
 //! Which offsets of each queue were acknowledged: each once, and without a gap behind the first.
 
 /// Offsets of one queue, one bit each.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct QueueLedger {
     /// The offset that the queue's next message had before the run.
     start: i64,
@@ -22,7 +22,7 @@ pub(crate) struct OffsetFaults {
 }
 
 /// The offsets of a topic that only this run sends to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OffsetLedger {
     queues: Vec<QueueLedger>,
     duplicates: u64,
@@ -63,6 +63,22 @@ impl OffsetLedger {
         queue.limit = queue.limit.max(offset + 1);
     }
 
+    /// Takes in what another connection of the same run was told.
+    pub(crate) fn merge(&mut self, other: &OffsetLedger) {
+        assert!(self.queues.len() == other.queues.len(), "ledgers of different runs");
+        self.duplicates += other.duplicates;
+        self.strange += other.strange;
+        for (queue, other) in self.queues.iter_mut().zip(&other.queues) {
+            queue.words.resize(queue.words.len().max(other.words.len()), 0);
+            for (word, told) in queue.words.iter_mut().zip(&other.words) {
+                self.duplicates += u64::from((*word & told).count_ones());
+                queue.count += u64::from((!*word & told).count_ones());
+                *word |= told;
+            }
+            queue.limit = queue.limit.max(other.limit);
+        }
+    }
+
     pub(crate) fn faults(&self) -> OffsetFaults {
         let gaps = self.queues.iter().map(|queue| (queue.limit - queue.start) as u64 - queue.count).sum();
         OffsetFaults { gaps, duplicates: self.duplicates, strange: self.strange }
@@ -75,6 +91,20 @@ const WORDS_AHEAD_MAX: usize = 1 << 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ledgers_of_connections_add_up() {
+        let ledger = |told: &[i64]| {
+            let mut ledger = OffsetLedger::new(&[0]);
+            told.iter().for_each(|offset| ledger.acknowledged(0, *offset));
+            ledger
+        };
+        let mut all = ledger(&[0, 2, 200]);
+        all.merge(&ledger(&[1, 3, 5]));
+        assert_eq!(all.faults(), OffsetFaults { gaps: 195, duplicates: 0, strange: 0 });
+        all.merge(&ledger(&[4, 5]));
+        assert_eq!(all.faults(), OffsetFaults { gaps: 194, duplicates: 1, strange: 0 });
+    }
 
     #[test]
     fn gaps_duplicates_and_strangers_are_told_apart() {

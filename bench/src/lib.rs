@@ -10,12 +10,14 @@
 
 mod arguments;
 mod clock;
+mod closed_loop;
 mod consume;
 mod error;
 mod in_flight;
 mod ledger;
 mod load;
 mod machine;
+mod open_loop;
 mod pace;
 mod payload;
 mod produce;
@@ -24,7 +26,6 @@ mod ready;
 mod reply;
 mod report;
 mod run;
-mod send_link;
 mod summary;
 mod tail;
 mod tally;

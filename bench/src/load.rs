@@ -1,22 +1,19 @@
 //! The load of a run: all connections that send, in closed or in open loop.
-//!
-//! Closed loop: each connection keeps its window full. Open loop: one task sends what is due and looks at no answer;
-//! only when [`IN_FLIGHT_MAX`](crate::in_flight::IN_FLIGHT_MAX) messages of a connection are unanswered does a message
-//! wait, still due.
 
-use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::Random;
-use runtime::sync::Notify;
 
 use crate::clock::{RunClock, nanoseconds};
+use crate::closed_loop::ClosedLoop;
 use crate::error::BenchError;
 use crate::ledger::OffsetLedger;
+use crate::open_loop::{self, Counts, Reader, Sender};
 use crate::pace::Pace;
-use crate::send_link::SendLink;
 use crate::tally::SendTally;
 use crate::target::Target;
 use crate::template::{SendForm, SendTemplate};
@@ -24,9 +21,8 @@ use crate::wire::Link;
 
 /// After the last message was sent, answers are awaited for so long. Then what is unanswered counts as lost.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
-/// A pause before a message that was held back is tried again.
-const HELD_BACK_PAUSE: Duration = Duration::from_micros(200);
-/// Gives connections and tasks time to be there before the first message is due.
+const DRAIN_PERIOD: Duration = Duration::from_millis(5);
+/// Gives the threads time to be there before the first message is due.
 const START_DELAY: Duration = Duration::from_millis(20);
 
 /// What makes the connections send.
@@ -51,52 +47,78 @@ impl Times {
     }
 }
 
-/// What all connections share.
+/// A connection among all: which messages of the run are its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) index: u64,
+    pub(crate) count: u64,
+}
+
+impl Place {
+    /// The number in the run of this connection's message `turn`.
+    pub(crate) fn number(self, turn: u64) -> u64 {
+        turn * self.count + self.index
+    }
+
+    /// The reverse; `None` for another connection's message.
+    pub(crate) fn turn(self, number: u64) -> Option<u64> {
+        (number % self.count == self.index).then_some(number / self.count)
+    }
+
+    /// This connection's share of so many messages.
+    fn share(self, messages: u64) -> u64 {
+        if messages == u64::MAX { messages } else { (messages + self.count - 1 - self.index) / self.count }
+    }
+}
+
+/// What all threads of a load share. The counters are only ever looked at as figures.
 pub(crate) struct Load {
     pub(crate) clock: RunClock,
     /// One for each queue.
-    pub(crate) templates: Vec<SendTemplate>,
-    pub(crate) tally: RefCell<SendTally>,
-    /// Something ended: a connection, or the last message in flight on one.
-    pub(crate) changed: Notify,
-    numbers: Cell<u64>,
-    messages_max: u64,
-    sending: Cell<bool>,
-    over: Cell<bool>,
+    templates: Vec<SendTemplate>,
+    connections: u64,
+    blank_tally: SendTally,
+    pub(crate) answered: AtomicU64,
+    /// Threads that are not through.
+    pub(crate) links_busy: AtomicUsize,
+    sending: AtomicBool,
+    over: AtomicBool,
 }
 
 impl Load {
-    /// The number of the next message.
-    pub(crate) fn next_number(&self) -> u64 {
-        let number = self.numbers.get();
-        self.numbers.set(number + 1);
-        number
+    /// A tally without anything in it yet.
+    pub(crate) fn tally(&self) -> SendTally {
+        self.blank_tally.clone()
+    }
+
+    /// What the message of that number is made of. Moves on by one more queue with every round of the connections,
+    /// so that each connection sends to all queues.
+    pub(crate) fn template(&self, number: u64) -> &SendTemplate {
+        let turn = number + number / self.connections;
+        &self.templates[(turn % self.templates.len() as u64) as usize]
     }
 
     pub(crate) fn may_send(&self) -> bool {
-        self.sending.get() && self.numbers.get() < self.messages_max
-    }
-
-    /// All wanted messages were sent.
-    pub(crate) fn is_through(&self) -> bool {
-        self.numbers.get() >= self.messages_max
+        self.sending.load(Ordering::Relaxed)
     }
 
     /// From here on connections end because we end them.
     pub(crate) fn is_over(&self) -> bool {
-        self.over.get()
+        self.over.load(Ordering::Relaxed)
     }
 }
 
 /// A load that runs.
 pub(crate) struct RunningLoad {
-    pub(crate) load: Rc<Load>,
-    links: Vec<Rc<SendLink>>,
+    pub(crate) load: Arc<Load>,
+    links: Vec<(Arc<Link>, Arc<Counts>)>,
+    threads: Vec<JoinHandle<SendTally>>,
+    is_open: bool,
 }
 
 impl RunningLoad {
     /// Opens the connections and starts to send.
-    pub(crate) async fn start(
+    pub(crate) fn start(
         target: &Target,
         form: &SendForm,
         connections: u16,
@@ -107,95 +129,102 @@ impl RunningLoad {
         let mut random = Random::new(form.run);
         let templates = (0..target.queues).map(|queue_id| SendTemplate::new(form, queue_id.into(), &mut random));
         let templates = templates.collect();
-        let mut sockets = Vec::new();
-        for _ in 0..connections {
-            sockets.push(Link::open(target.broker).await?);
-        }
+        let links = Link::open_all(target.broker, connections)?;
+        let links: Vec<_> = links.into_iter().map(|link| (link, Arc::<Counts>::default())).collect();
         let start_ns = clock.now_ns() + nanoseconds(START_DELAY);
-        let tally = SendTally::new(
-            times.span_ns(start_ns),
-            (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts)),
-        );
-        let (window, messages_max) = match drive {
-            Drive::Window { messages, messages_max } => (messages, messages_max),
-            Drive::Rate { .. } => (0, u64::MAX),
-        };
-        let load = Rc::new(Load {
+        let offsets = (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts));
+        let is_open = matches!(drive, Drive::Rate { .. });
+        let load = Arc::new(Load {
             clock,
             templates,
-            tally: RefCell::new(tally),
-            changed: Notify::new(),
-            numbers: Cell::new(0),
-            messages_max,
-            sending: Cell::new(true),
-            over: Cell::new(false),
+            connections: connections.into(),
+            blank_tally: SendTally::new(times.span_ns(start_ns), offsets),
+            answered: AtomicU64::new(0),
+            links_busy: AtomicUsize::new(links.len() + usize::from(is_open)),
+            sending: AtomicBool::new(true),
+            over: AtomicBool::new(false),
         });
-        let queues = usize::from(target.queues);
-        let link = |(number, socket)| SendLink::new(socket, load.clone(), number % queues, window);
-        let links: Vec<Rc<SendLink>> = sockets.into_iter().enumerate().map(link).collect();
-        for link in &links {
-            runtime::spawn(link.clone().read());
-        }
-        match drive {
-            Drive::Window { .. } => {
-                clock.sleep_until(start_ns).await;
-                links.iter().for_each(|link| link.fill());
-            }
-            Drive::Rate { rate, tick_ns } => {
-                runtime::spawn(send_at_rate(load.clone(), links.clone(), Pace { start_ns, rate, tick_ns }));
-            }
-        }
-        Ok(RunningLoad { load, links })
+        let mut running = RunningLoad { load, links, threads: Vec::new(), is_open };
+        running.start_threads(drive, start_ns)?;
+        Ok(running)
     }
 
-    pub(crate) fn in_flight_count(&self) -> usize {
-        self.links.iter().filter(|link| !link.is_closed()).map(|link| link.in_flight_count()).sum()
+    fn start_threads(&mut self, drive: Drive, start_ns: u64) -> Result<(), BenchError> {
+        let count = self.links.len() as u64;
+        for (index, (link, counts)) in (0..).zip(self.links.clone()) {
+            let (load, place) = (self.load.clone(), Place { index, count });
+            let name = format!("answers-{index}");
+            let thread = match drive {
+                Drive::Window { messages, messages_max } => {
+                    let closed = ClosedLoop::new(link, load, place, messages, place.share(messages_max));
+                    runtime::core::thread(&name, move || closed.run())
+                }
+                Drive::Rate { rate, tick_ns } => {
+                    let reader = Reader::new(link, counts, load, Pace { start_ns, rate, tick_ns }, place);
+                    runtime::core::thread(&name, move || reader.run())
+                }
+            };
+            self.threads.push(thread.map_err(BenchError::Executor)?);
+        }
+        if let Drive::Rate { rate, tick_ns } = drive {
+            let sender = Sender::new(self.load.clone(), Pace { start_ns, rate, tick_ns }, self.links.clone());
+            let thread = runtime::core::thread("sender", move || sender.run());
+            self.threads.push(thread.map_err(BenchError::Executor)?);
+        }
+        Ok(())
+    }
+
+    /// The measured span.
+    pub(crate) fn span_ns(&self) -> Range<u64> {
+        self.load.blank_tally.span_ns()
     }
 
     /// Nothing more will come: all was sent and answered, or no connection is left.
     pub(crate) fn has_ended(&self) -> bool {
-        self.links.iter().all(|link| link.is_closed()) || (self.load.is_through() && self.in_flight_count() == 0)
+        self.load.links_busy.load(Ordering::Relaxed) == 0 || self.links.iter().all(|(link, _)| link.is_closed())
     }
 
-    /// Stops sending and waits for the answers that are still to come.
-    pub(crate) async fn drain(&self) {
-        self.load.sending.set(false);
-        let limit_ns = self.load.clock.now_ns() + nanoseconds(DRAIN_TIME_MAX);
-        while self.in_flight_count() > 0 && self.load.clock.now_ns() < limit_ns {
-            let _ = runtime::clock::within(Duration::from_millis(10), self.load.changed.notified()).await;
+    /// Stops sending, waits for the answers that are still to come, and adds up what came of all messages.
+    pub(crate) fn finish(self) -> Finished {
+        let clock = self.load.clock;
+        let ended_early = !self.is_open && self.has_ended();
+        self.load.sending.store(false, Ordering::Relaxed);
+        let limit_ns = clock.now_ns() + nanoseconds(DRAIN_TIME_MAX);
+        let is_through = || if self.is_open { open_loop::unanswered(&self.links) == 0 } else { self.has_ended() };
+        while !is_through() && clock.now_ns() < limit_ns {
+            clock.sleep(DRAIN_PERIOD);
         }
-        self.load.over.set(true);
-        self.load.tally.borrow_mut().lost += self.in_flight_count() as u64;
-        self.links.iter().for_each(|link| link.close());
+        self.load.over.store(true, Ordering::Relaxed);
+        self.links.iter().for_each(|(link, _)| link.close());
+        let mut tally = self.load.tally();
+        for thread in self.threads {
+            tally.merge(thread.join().expect("a thread that panics ends the process"));
+        }
+        Finished { tally, ended_early }
     }
 }
 
-/// Sends each message when it is due, until the measured span is over.
-async fn send_at_rate(load: Rc<Load>, links: Vec<Rc<SendLink>>, pace: Pace) {
-    let limit_ns = load.tally.borrow().span_ns().end;
-    let mut held_back = false;
-    let mut number = 0;
-    loop {
-        let due_ns = pace.due_ns(number);
-        if due_ns >= limit_ns || !load.may_send() {
-            return;
+/// A load that is over.
+pub(crate) struct Finished {
+    pub(crate) tally: SendTally,
+    /// All wanted messages were sent before the time was over.
+    pub(crate) ended_early: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_share_the_messages_without_overlap() {
+        for (messages, count) in [(10, 3), (0, 2), (8, 8), (1, 4)] {
+            let places = (0..count).map(|index| Place { index, count });
+            let mut numbers: Vec<u64> =
+                places.flat_map(|place| (0..place.share(messages)).map(move |turn| place.number(turn))).collect();
+            numbers.sort_unstable();
+            assert_eq!(numbers, (0..messages).collect::<Vec<_>>(), "{messages} among {count}");
         }
-        let now_ns = load.clock.now_ns();
-        if now_ns < due_ns {
-            load.clock.sleep_until(due_ns).await;
-            continue;
-        }
-        let count = links.len();
-        let mut in_turn = (0..count).map(|step| &links[(number as usize + step) % count]);
-        let Some(link) = in_turn.find(|link| !link.is_closed()) else { return };
-        if link.stage(due_ns) {
-            load.tally.borrow_mut().sent(due_ns, now_ns, held_back);
-            link.flush();
-            held_back = false;
-            number += 1;
-        } else {
-            held_back = true;
-            runtime::clock::sleep(HELD_BACK_PAUSE).await;
-        }
+        let place = Place { index: 2, count: 5 };
+        assert_eq!((place.turn(place.number(9)), place.turn(8)), (Some(9), None));
     }
 }

@@ -1,15 +1,17 @@
 //! A run of sends: as many as the window allows, or at a rate.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use remoting::text::Text;
 use serde_json::json;
 
 use crate::arguments::SendArgs;
-use crate::clock::RunClock;
+use crate::clock::{RunClock, nanoseconds};
 use crate::error::BenchError;
 use crate::load::{Drive, RunningLoad, Times};
 use crate::machine::{Memory, Snapshot};
+use crate::open_loop::MESSAGES_MAX;
 use crate::payload::BODY_BYTES_MIN;
 use crate::report::{Report, SendFigures};
 use crate::target::Target;
@@ -21,17 +23,20 @@ const BODY_BYTES_MAX: usize = 4 << 20;
 /// How often the server's memory is looked at.
 const MEMORY_PERIOD: Duration = Duration::from_millis(100);
 
-pub(crate) async fn run(args: SendArgs) -> Result<Report, BenchError> {
+pub(crate) fn run(args: &SendArgs) -> Result<Report, BenchError> {
     let times = times(args.warmup, args.duration)?;
     let body_bytes = body_bytes(args.size)?;
-    let drive = drive(&args)?;
-    let target = Target::prepare(&args.target).await?;
+    let drive = drive(args)?;
+    if let Some(rate) = args.rate {
+        check_rate(rate, times)?;
+    }
+    let target = Target::prepare(&args.target)?;
     let form = send_form(&target, body_bytes);
     let clock = RunClock::start();
-    let running = RunningLoad::start(&target, &form, args.connections, drive, times, clock).await?;
-    let usage = watch(&running, target.server_pid).await;
-    running.drain().await;
-    let tally = running.load.tally.borrow();
+    let running = RunningLoad::start(&target, &form, args.connections, drive, times, clock)?;
+    let usage = watch(&running, target.server_pid);
+    let finished = running.finish();
+    let tally = &finished.tally;
     if tally.answered == 0 && tally.connections_lost > 0 {
         return Err(BenchError::ConnectionsLost { broker: target.broker.to_string() });
     }
@@ -43,18 +48,31 @@ pub(crate) async fn run(args: SendArgs) -> Result<Report, BenchError> {
         Some(rate) => report.config("rate", json!(rate)),
         None => report.config("window", json!(args.window)),
     }
-    report.send(&SendFigures { tally: &tally, rate: args.rate, body_bytes, ended_early: running.load.is_through() });
+    report.send(&SendFigures { tally, rate: args.rate, body_bytes, ended_early: finished.ended_early });
     report.usage(&usage);
     Ok(report)
 }
 
 fn drive(args: &SendArgs) -> Result<Drive, BenchError> {
     match args.rate {
-        Some(0) => Err(usage("--rate must be at least 1 message a second")),
         Some(_) if args.messages.is_some() => Err(usage("--messages goes without --rate only")),
         Some(rate) => Ok(Drive::Rate { rate, tick_ns: u64::from(args.tick_us) * 1000 }),
         None => Ok(Drive::Window { messages: args.window.into(), messages_max: args.messages.unwrap_or(u64::MAX) }),
     }
+}
+
+/// Whether a run at that rate is possible.
+pub(crate) fn check_rate(rate: u32, times: Times) -> Result<(), BenchError> {
+    if rate == 0 {
+        return Err(usage("--rate must be at least 1 message a second"));
+    }
+    let messages = (times.warmup + times.duration).as_secs_f64() * f64::from(rate);
+    if messages >= MESSAGES_MAX as f64 {
+        return Err(BenchError::Usage {
+            what: format!("{messages:.0} messages in one run; {MESSAGES_MAX} are possible"),
+        });
+    }
+    Ok(())
 }
 
 pub(crate) fn usage(what: &str) -> BenchError {
@@ -96,25 +114,25 @@ pub(crate) struct Watched {
 }
 
 /// Waits for the end of the measured span, or of the load before it, and looks at the processes meanwhile.
-pub(crate) async fn watch(running: &RunningLoad, server_pid: Option<u32>) -> Watched {
+pub(crate) fn watch(running: &RunningLoad, server_pid: Option<u32>) -> Watched {
     let load = &running.load;
-    let (clock, span_ns) = (load.clock, load.tally.borrow().span_ns());
-    let snapshot = || Snapshot::take(clock.now_ns(), load.tally.borrow().answered, server_pid);
+    let (clock, span_ns) = (load.clock, running.span_ns());
+    let snapshot = || Snapshot::take(clock.now_ns(), load.answered.load(Ordering::Relaxed), server_pid);
     while clock.now_ns() < span_ns.start && !running.has_ended() {
-        let pause_ns = clock.now_ns() + MEMORY_PERIOD.as_nanos() as u64;
-        clock.sleep_until(pause_ns.min(span_ns.start)).await;
+        clock.sleep_until((clock.now_ns() + nanoseconds(MEMORY_PERIOD)).min(span_ns.start));
     }
     let from = snapshot();
     let mut memory = None;
-    loop {
-        if let Some(now) = server_pid.and_then(|pid| Memory::of(&pid.to_string()).ok()) {
-            memory = Some(memory.unwrap_or(now).max(now));
-        }
-        let now_ns = clock.now_ns();
-        if now_ns >= span_ns.end || running.has_ended() {
-            break;
-        }
-        clock.sleep_until((now_ns + MEMORY_PERIOD.as_nanos() as u64).min(span_ns.end)).await;
+    while clock.now_ns() < span_ns.end && !running.has_ended() {
+        memory = look_at_memory(memory, server_pid);
+        clock.sleep_until((clock.now_ns() + nanoseconds(MEMORY_PERIOD)).min(span_ns.end));
     }
-    Watched { from, to: snapshot(), memory }
+    let to = snapshot();
+    Watched { from, to, memory: look_at_memory(memory, server_pid) }
+}
+
+/// The most memory of what was seen and what is there now.
+pub(crate) fn look_at_memory(seen: Option<Memory>, server_pid: Option<u32>) -> Option<Memory> {
+    let now = server_pid.and_then(|pid| Memory::of(&pid.to_string()).ok());
+    now.map(|now| seen.unwrap_or(now).max(now)).or(seen)
 }

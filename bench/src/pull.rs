@@ -1,7 +1,9 @@
 //! Pulls: one in flight for each queue, every message checked where it lies in the answer.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -12,7 +14,6 @@ use remoting::header::pull::{PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND, PullMess
 use remoting::record::{RecordView, Records, body_crc};
 use remoting::subscription::EXPRESSION_TAG;
 use remoting::text::Text;
-use runtime::sync::Notify;
 
 use crate::clock::RunClock;
 use crate::error::BenchError;
@@ -38,6 +39,8 @@ pub(crate) struct PullForm {
     pub(crate) count_max: u16,
     /// Pulls at the end of a queue wait for messages.
     pub(crate) at_tail: bool,
+    /// A message that was due in here counts for [`PullTally::end_to_end`].
+    pub(crate) span_ns: Range<u64>,
 }
 
 impl PullForm {
@@ -77,8 +80,7 @@ pub(crate) struct MessageFaults {
 
 /// What came of the pulls of a run.
 pub(crate) struct PullTally {
-    /// A message due in here counts for [`PullTally::end_to_end`].
-    pub(crate) span_ns: std::ops::Range<u64>,
+    span_ns: Range<u64>,
     pub(crate) messages: u64,
     pub(crate) body_bytes: u64,
     pub(crate) pulls_found: u64,
@@ -94,9 +96,9 @@ pub(crate) struct PullTally {
 }
 
 impl PullTally {
-    fn new() -> PullTally {
+    fn new(span_ns: Range<u64>) -> PullTally {
         PullTally {
-            span_ns: 0..0,
+            span_ns,
             messages: 0,
             body_bytes: 0,
             pulls_found: 0,
@@ -108,6 +110,23 @@ impl PullTally {
             last_arrival_ns: 0,
             connections_lost: 0,
         }
+    }
+
+    /// Takes in what came of other pulls of the same run.
+    fn merge(&mut self, other: PullTally) {
+        self.messages += other.messages;
+        self.body_bytes += other.body_bytes;
+        self.pulls_found += other.pulls_found;
+        self.pulls_empty += other.pulls_empty;
+        self.pull_latency.add(&other.pull_latency).expect("all have the same bounds");
+        self.end_to_end.add(&other.end_to_end).expect("all have the same bounds");
+        self.faults.offset_jumps += other.faults.offset_jumps;
+        self.faults.wrong_queue += other.faults.wrong_queue;
+        self.faults.damaged += other.faults.damaged;
+        self.faults.unreadable += other.faults.unreadable;
+        self.errors.merge(other.errors);
+        self.last_arrival_ns = self.last_arrival_ns.max(other.last_arrival_ns);
+        self.connections_lost += other.connections_lost;
     }
 
     /// Checks the records of an answer's body; returns the offset behind the last good one.
@@ -144,125 +163,15 @@ impl PullTally {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
 struct PullQueue {
-    link: Rc<Link>,
+    queue_id: i32,
     next_offset: i64,
     /// Where a catch-up ends.
     limit: Option<i64>,
     asked_ns: u64,
-}
-
-/// All pulls of a run.
-pub(crate) struct Puller {
-    clock: RunClock,
-    form: PullForm,
-    queues: RefCell<Vec<PullQueue>>,
-    pub(crate) tally: RefCell<PullTally>,
-    /// Queues that are not through.
-    open_queues: Cell<usize>,
-    links: Vec<Rc<Link>>,
-    over: Cell<bool>,
-    /// Messages came, a queue is through or a connection is lost.
-    pub(crate) changed: Notify,
-}
-
-impl Puller {
-    /// Opens the connections and starts to pull each queue from `starts` on, to `limits` if there are any.
-    pub(crate) async fn start(
-        target: &Target,
-        form: PullForm,
-        connections: u16,
-        starts: &[i64],
-        limits: Option<&[i64]>,
-        clock: RunClock,
-    ) -> Result<Rc<Puller>, BenchError> {
-        let mut links = Vec::new();
-        for _ in 0..connections {
-            links.push(Link::open(target.broker).await?);
-        }
-        let queue = |(index, start): (usize, &i64)| PullQueue {
-            link: links[index % links.len()].clone(),
-            next_offset: *start,
-            limit: limits.map(|limits| limits[index]),
-            asked_ns: 0,
-        };
-        let queues: Vec<PullQueue> = starts.iter().enumerate().map(queue).collect();
-        let open_queues = queues.iter().filter(|queue| !queue.is_through()).count();
-        let puller = Rc::new(Puller {
-            clock,
-            form,
-            queues: RefCell::new(queues),
-            tally: RefCell::new(PullTally::new()),
-            open_queues: Cell::new(open_queues),
-            links,
-            over: Cell::new(false),
-            changed: Notify::new(),
-        });
-        for link in &puller.links {
-            runtime::spawn(read(puller.clone(), link.clone()));
-        }
-        for index in 0..starts.len() {
-            puller.ask(index);
-        }
-        Ok(puller)
-    }
-
-    pub(crate) fn is_through(&self) -> bool {
-        self.open_queues.get() == 0
-    }
-
-    pub(crate) fn is_cut_off(&self) -> bool {
-        self.links.iter().all(|link| link.is_closed())
-    }
-
-    pub(crate) fn close(&self) {
-        self.over.set(true);
-        self.links.iter().for_each(|link| link.close());
-    }
-
-    /// Asks for more of a queue unless it is through.
-    fn ask(&self, index: usize) {
-        let mut queues = self.queues.borrow_mut();
-        let queue = &mut queues[index];
-        if queue.is_through() {
-            return;
-        }
-        queue.asked_ns = self.clock.now_ns();
-        self.form.write(index as i32, queue.next_offset, &mut queue.link.out());
-        queue.link.flush();
-    }
-
-    fn answer(self: &Rc<Self>, index: usize, reply: &Reply, frame: &[u8], arrived_ns: u64) {
-        let mut tally = self.tally.borrow_mut();
-        let mut queues = self.queues.borrow_mut();
-        let queue = &mut queues[index];
-        let before = queue.next_offset;
-        let next_begin_offset = reply.next_begin_offset;
-        match ResponseCode(reply.code) {
-            ResponseCode::SUCCESS => {
-                tally.pulls_found += 1;
-                tally.last_arrival_ns = arrived_ns;
-                tally.pull_latency.saturating_record(arrived_ns.saturating_sub(queue.asked_ns).max(1));
-                queue.next_offset = tally.records(&frame[reply.body_at..], index as i32, before, arrived_ns);
-                tally.faults.offset_jumps += u64::from(next_begin_offset != Some(queue.next_offset));
-            }
-            ResponseCode::PULL_NOT_FOUND | ResponseCode::PULL_RETRY_IMMEDIATELY => {
-                tally.pulls_empty += 1;
-                tally.faults.offset_jumps += u64::from(next_begin_offset.is_some_and(|next| next != before));
-            }
-            _ => {
-                tally.errors.add(reply.code, frame);
-                drop((tally, queues));
-                runtime::spawn(ask_later(self.clone(), index));
-                return;
-            }
-        }
-        if queue.is_through() {
-            self.open_queues.set(self.open_queues.get() - 1);
-        }
-        drop((tally, queues));
-        self.ask(index);
-    }
+    /// Its pull was refused and is to be tried again.
+    refused: bool,
 }
 
 impl PullQueue {
@@ -271,47 +180,190 @@ impl PullQueue {
     }
 }
 
-/// The frames of one connection.
-struct Answers {
-    puller: Rc<Puller>,
+/// What the threads of a run share.
+struct Shared {
+    messages: AtomicU64,
+    links_busy: AtomicUsize,
+    over: AtomicBool,
 }
 
-impl Frames for Answers {
-    fn frame(&self, frame: &[u8], arrived_ns: u64) {
-        let puller = &self.puller;
+/// The pulls of one connection, on a thread of their own.
+struct Puller {
+    link: Arc<Link>,
+    shared: Arc<Shared>,
+    clock: RunClock,
+    form: PullForm,
+    /// Every `connections`th queue of the topic.
+    queues: Vec<PullQueue>,
+    connections: usize,
+    out: BytesMut,
+    tally: PullTally,
+    reported: u64,
+    through: bool,
+}
+
+impl Puller {
+    /// Pulls until the connection ends, and tells what came of it.
+    fn run(mut self) -> PullTally {
+        let (link, clock) = (self.link.clone(), self.clock);
+        (0..self.queues.len()).for_each(|place| self.ask(place));
+        self.batch_end();
+        let outcome = link.read(clock, &mut self);
+        self.tally.faults.unreadable += u64::from(outcome.is_err());
+        let meant = self.through || self.shared.over.load(Ordering::Relaxed);
+        self.tally.connections_lost += u64::from(!meant);
+        self.shared.links_busy.fetch_sub(1, Ordering::Relaxed);
+        self.tally
+    }
+
+    /// Asks for more of a queue unless it is through.
+    fn ask(&mut self, place: usize) {
+        let queue = &mut self.queues[place];
+        if !queue.is_through() {
+            queue.asked_ns = self.clock.now_ns();
+            self.form.write(queue.queue_id, queue.next_offset, &mut self.out);
+        }
+    }
+
+    fn answer(&mut self, place: usize, reply: &Reply, frame: &[u8], arrived_ns: u64) {
+        let (tally, queue) = (&mut self.tally, &mut self.queues[place]);
+        match ResponseCode(reply.code) {
+            ResponseCode::SUCCESS => {
+                tally.pulls_found += 1;
+                tally.last_arrival_ns = arrived_ns;
+                tally.pull_latency.saturating_record(arrived_ns.saturating_sub(queue.asked_ns).max(1));
+                let body = &frame[reply.body_at..];
+                queue.next_offset = tally.records(body, queue.queue_id, queue.next_offset, arrived_ns);
+                tally.faults.offset_jumps += u64::from(reply.next_begin_offset != Some(queue.next_offset));
+            }
+            ResponseCode::PULL_NOT_FOUND | ResponseCode::PULL_RETRY_IMMEDIATELY => {
+                tally.pulls_empty += 1;
+                let moved = reply.next_begin_offset.is_some_and(|next| next != queue.next_offset);
+                tally.faults.offset_jumps += u64::from(moved);
+            }
+            _ => {
+                tally.errors.add(reply.code, frame);
+                queue.refused = true;
+                return;
+            }
+        }
+        self.ask(place);
+    }
+
+    /// Where a queue stands among those of this connection.
+    fn place_of(&self, opaque: i32) -> Option<usize> {
+        let queue_id = opaque.checked_sub(OPAQUE_MIN)?;
+        let place = usize::try_from(queue_id).ok()? / self.connections;
+        (self.queues.get(place)?.queue_id == queue_id).then_some(place)
+    }
+}
+
+impl Frames for Puller {
+    fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
         let Ok(reply) = reply::read(frame) else {
-            puller.tally.borrow_mut().faults.unreadable += 1;
+            self.tally.faults.unreadable += 1;
             return;
         };
         if !reply.is_response {
             return; // Something that the server tells its consumers.
         }
-        let index = reply.opaque.checked_sub(OPAQUE_MIN).and_then(|index| usize::try_from(index).ok());
-        match index.filter(|index| *index < puller.queues.borrow().len()) {
-            Some(index) => puller.answer(index, &reply, frame, arrived_ns),
-            None => puller.tally.borrow_mut().faults.unreadable += 1,
+        match self.place_of(reply.opaque) {
+            Some(place) => self.answer(place, &reply, frame, arrived_ns),
+            None => self.tally.faults.unreadable += 1,
         }
     }
 
-    fn batch_end(&self) {
-        self.puller.changed.notify();
+    fn batch_end(&mut self) {
+        self.shared.messages.fetch_add(self.tally.messages - self.reported, Ordering::Relaxed);
+        self.reported = self.tally.messages;
+        if self.queues.iter().any(|queue| queue.refused) {
+            self.clock.sleep(ERROR_PAUSE);
+            for place in 0..self.queues.len() {
+                if std::mem::take(&mut self.queues[place].refused) {
+                    self.ask(place);
+                }
+            }
+        }
+        if self.queues.iter().all(PullQueue::is_through) {
+            self.through = true;
+            self.link.close();
+        } else if !self.out.is_empty() {
+            self.link.send(&self.out);
+            self.out.clear();
+        }
     }
 }
 
-async fn read(puller: Rc<Puller>, link: Rc<Link>) {
-    let answers = Answers { puller: puller.clone() };
-    let outcome = link.read(puller.clock, &answers).await;
-    link.close();
-    let mut tally = puller.tally.borrow_mut();
-    tally.faults.unreadable += u64::from(outcome.is_err());
-    tally.connections_lost += u64::from(!puller.over.get());
-    drop(tally);
-    puller.changed.notify();
+/// All pulls of a run.
+pub(crate) struct RunningPulls {
+    links: Vec<Arc<Link>>,
+    threads: Vec<JoinHandle<PullTally>>,
+    shared: Arc<Shared>,
+    span_ns: Range<u64>,
 }
 
-async fn ask_later(puller: Rc<Puller>, index: usize) {
-    runtime::clock::sleep(ERROR_PAUSE).await;
-    if !puller.over.get() {
-        puller.ask(index);
+impl RunningPulls {
+    /// Opens the connections and starts to pull each queue from `starts` on, to `limits` if there are any.
+    pub(crate) fn start(
+        target: &Target,
+        form: &PullForm,
+        connections: u16,
+        starts: &[i64],
+        limits: Option<&[i64]>,
+        clock: RunClock,
+    ) -> Result<RunningPulls, BenchError> {
+        let connections = connections.min(target.queues);
+        let links = Link::open_all(target.broker, connections)?;
+        let shared = Arc::new(Shared {
+            messages: AtomicU64::new(0),
+            links_busy: AtomicUsize::new(links.len()),
+            over: AtomicBool::new(false),
+        });
+        let queue = |(index, start): (usize, &i64)| PullQueue {
+            queue_id: index as i32,
+            next_offset: *start,
+            limit: limits.map(|limits| limits[index]),
+            asked_ns: 0,
+            refused: false,
+        };
+        let queues: Vec<PullQueue> = starts.iter().enumerate().map(queue).collect();
+        let mut threads = Vec::new();
+        for (index, link) in links.iter().enumerate() {
+            let puller = Puller {
+                link: link.clone(),
+                shared: shared.clone(),
+                clock,
+                form: form.clone(),
+                queues: queues.iter().skip(index).step_by(links.len()).copied().collect(),
+                connections: links.len(),
+                out: BytesMut::new(),
+                tally: PullTally::new(form.span_ns.clone()),
+                reported: 0,
+                through: false,
+            };
+            let thread = runtime::core::thread(&format!("pulls-{index}"), move || puller.run());
+            threads.push(thread.map_err(BenchError::Executor)?);
+        }
+        Ok(RunningPulls { links, threads, shared, span_ns: form.span_ns.clone() })
+    }
+
+    pub(crate) fn message_count(&self) -> u64 {
+        self.shared.messages.load(Ordering::Relaxed)
+    }
+
+    /// All queues are through, or no connection is left.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.shared.links_busy.load(Ordering::Relaxed) == 0
+    }
+
+    /// Ends all connections and adds up what came of all pulls.
+    pub(crate) fn finish(self) -> PullTally {
+        self.shared.over.store(true, Ordering::Relaxed);
+        self.links.iter().for_each(|link| link.close());
+        let mut tally = PullTally::new(self.span_ns);
+        for thread in self.threads {
+            tally.merge(thread.join().expect("a thread that panics ends the process"));
+        }
+        tally
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
 }
 
 /// Answers that say something went wrong, by their code.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Errors {
     by_code: BTreeMap<i32, (u64, String)>,
 }
@@ -28,6 +28,12 @@ impl Errors {
     pub(crate) fn add(&mut self, code: i32, frame: &[u8]) {
         let (count, _) = self.by_code.entry(code).or_insert_with(|| (0, reply::remark(frame)));
         *count += 1;
+    }
+
+    pub(crate) fn merge(&mut self, other: Errors) {
+        for (code, (count, remark)) in other.by_code {
+            self.by_code.entry(code).or_insert_with(|| (0, remark)).0 += count;
+        }
     }
 
     pub(crate) fn total(&self) -> u64 {
@@ -41,6 +47,7 @@ impl Errors {
 }
 
 /// Of sends.
+#[derive(Clone)]
 pub(crate) struct SendTally {
     /// When a message must have been due to be measured.
     span_ns: Range<u64>,
@@ -85,6 +92,26 @@ impl SendTally {
             lost: 0,
             connections_lost: 0,
             offsets,
+        }
+    }
+
+    /// Takes in what came of other messages of the same run.
+    pub(crate) fn merge(&mut self, other: SendTally) {
+        assert!(self.span_ns == other.span_ns, "tallies of different runs");
+        self.answered += other.answered;
+        self.stored_in_span += other.stored_in_span;
+        self.sent_in_span += other.sent_in_span;
+        self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
+        self.latency.add(&other.latency).expect("all have the same bounds");
+        self.lag.add(&other.lag).expect("all have the same bounds");
+        self.held_back += other.held_back;
+        self.errors.merge(other.errors);
+        self.strange_answers += other.strange_answers;
+        self.unreadable += other.unreadable;
+        self.lost += other.lost;
+        self.connections_lost += other.connections_lost;
+        if let (Some(offsets), Some(others)) = (&mut self.offsets, &other.offsets) {
+            offsets.merge(others);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is measured: one broker address, a topic of the run's own, perhaps a process.
 
+use std::future::Future;
 use std::net::SocketAddr;
 
 use client::{Client, ClientError, TopicSettings};
@@ -13,6 +14,7 @@ use crate::arguments::{TargetArgs, Wire};
 use crate::error::BenchError;
 use crate::machine;
 
+#[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) broker: SocketAddr,
     pub(crate) topic: Text,
@@ -23,12 +25,11 @@ pub(crate) struct Target {
     pub(crate) starts: Vec<i64>,
     /// Tells this run from others.
     pub(crate) run: u64,
-    client: Client,
 }
 
 impl Target {
     /// Makes the topic and asks where its queues end.
-    pub(crate) async fn prepare(args: &TargetArgs) -> Result<Target, BenchError> {
+    pub(crate) fn prepare(args: &TargetArgs) -> Result<Target, BenchError> {
         if let Some(pid) = args.server_pid {
             machine::cpu_us(&pid.to_string()).map_err(|source| BenchError::Server { pid, source })?;
         }
@@ -36,7 +37,7 @@ impl Target {
         let topic = args.topic.clone().unwrap_or_else(|| format!("bench_{run:x}"));
         let mut target = Target {
             broker: args.broker,
-            topic: Text::from(topic.clone()),
+            topic: Text::from(topic),
             queues: args.queues,
             server_pid: args.server_pid,
             encoding: match args.wire {
@@ -45,19 +46,17 @@ impl Target {
             },
             starts: Vec::new(),
             run,
-            // No route is asked for, so what stands here as nameserver is never called.
-            client: Client::new(vec![args.broker.to_string()]),
         };
         if !args.no_create {
-            target.make_topic().await.map_err(|source| BenchError::Topic { topic: topic.clone(), source })?;
+            target.make_topic()?;
         }
         if !args.no_offset_check {
-            target.starts = target.ends().await?;
+            target.starts = target.ends()?;
         }
         Ok(target)
     }
 
-    pub(crate) async fn make_topic(&self) -> Result<(), ClientError> {
+    fn make_topic(&self) -> Result<(), BenchError> {
         let settings = TopicSettings {
             topic: self.topic.clone(),
             read_queue_nums: self.queues.into(),
@@ -67,40 +66,53 @@ impl Target {
             topic_sys_flag: 0,
             attributes: Text::default(),
         };
-        self.client.update_topic(&self.broker.to_string(), &settings).await
+        let address = self.broker.to_string();
+        self.call(async move { client(&address).update_topic(&address, &settings).await })
     }
 
     /// The first offset of each queue.
-    pub(crate) async fn begins(&self) -> Result<Vec<i64>, BenchError> {
-        let request = |queue_id| {
-            let header = QueueRequest { topic: self.topic.clone(), queue_id };
-            Command::request(RequestCode::GET_MIN_OFFSET, header.to_fields())
-        };
-        self.offsets(request).await
+    pub(crate) fn begins(&self) -> Result<Vec<i64>, BenchError> {
+        self.offsets(|topic, queue_id| {
+            Command::request(RequestCode::GET_MIN_OFFSET, QueueRequest { topic, queue_id }.to_fields())
+        })
     }
 
     /// One behind the last offset of each queue.
-    pub(crate) async fn ends(&self) -> Result<Vec<i64>, BenchError> {
-        let request = |queue_id| {
-            let header = GetMaxOffset { topic: self.topic.clone(), queue_id, committed: true };
+    pub(crate) fn ends(&self) -> Result<Vec<i64>, BenchError> {
+        self.offsets(|topic, queue_id| {
+            let header = GetMaxOffset { topic, queue_id, committed: true };
             Command::request(RequestCode::GET_MAX_OFFSET, header.to_fields())
-        };
-        self.offsets(request).await
+        })
     }
 
-    async fn offsets(&self, request: impl Fn(i32) -> Command) -> Result<Vec<i64>, BenchError> {
+    fn offsets(&self, request: impl Fn(Text, i32) -> Command) -> Result<Vec<i64>, BenchError> {
         let address = self.broker.to_string();
-        let failed = |source| BenchError::Topic { topic: self.topic.as_str().to_owned(), source };
-        let mut offsets = Vec::new();
-        for queue_id in 0..self.queues {
-            let command = request(queue_id.into());
-            let code = RequestCode(command.code);
-            let answer = self.client.call_broker(&address, command).await.map_err(failed)?;
-            let header = OffsetResponse::decode(&answer.fields).map_err(|error| {
-                failed(ClientError::Unreadable { address: address.clone(), request: code, what: error.to_string() })
-            })?;
-            offsets.push(header.offset);
-        }
-        Ok(offsets)
+        let requests: Vec<Command> =
+            (0..self.queues).map(|queue_id| request(self.topic.clone(), queue_id.into())).collect();
+        self.call(async move {
+            let client = client(&address);
+            let mut offsets = Vec::new();
+            for command in requests {
+                let request = RequestCode(command.code);
+                let answer = client.call_broker(&address, command).await?;
+                let header = OffsetResponse::decode(&answer.fields).map_err(|error| {
+                    let what = error.to_string();
+                    ClientError::Unreadable { address: address.clone(), request, what }
+                })?;
+                offsets.push(header.offset);
+            }
+            Ok(offsets)
+        })
     }
+
+    /// Runs calls to the broker on an executor that lasts as long as they do.
+    fn call<T: 'static>(&self, calls: impl Future<Output = Result<T, ClientError>> + 'static) -> Result<T, BenchError> {
+        let failed = |source| BenchError::Topic { topic: self.topic.as_str().to_owned(), source };
+        runtime::run_here(calls).map_err(BenchError::Executor)?.map_err(failed)
+    }
+}
+
+/// A client of one broker. It asks for no route, so what stands here as nameserver is never called.
+fn client(broker: &str) -> Client {
+    Client::new(vec![broker.to_owned()])
 }

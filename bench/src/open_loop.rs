@@ -1,0 +1,201 @@
+//! An open loop: one thread sends what is due and looks at no answer, and one for each connection reads the answers.
+//!
+//! The opaque of a request is its number in the plan, so a reader knows from the plan when it was due; reader and
+//! sender share two counters and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use crate::load::{Load, Place};
+use crate::pace::Pace;
+use crate::payload::Stamp;
+use crate::reply;
+use crate::tally::SendTally;
+use crate::template::Patch;
+use crate::wire::{Frames, Link};
+
+/// The opaque of message 0: all opaques have ten digits.
+const OPAQUE_MIN: i32 = 1_000_000_000;
+/// Messages of one open loop.
+pub(crate) const MESSAGES_MAX: u64 = (i32::MAX - OPAQUE_MIN) as u64;
+/// Requests of one connection that may be unanswered. Beyond it messages are held back: they stay due.
+const UNANSWERED_MAX: u64 = 1 << 16;
+/// A pause before a message that was held back is tried again.
+const HELD_BACK_PAUSE: Duration = Duration::from_micros(200);
+/// A write that takes longer has waited for a full socket: what became due meanwhile was held back.
+const WRITE_NS_MAX: u64 = 1_000_000;
+
+/// Requests and answers of one connection so far.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    sent: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl Counts {
+    fn unanswered(&self) -> u64 {
+        // The answer of a request is counted after the request, so this order never finds more answers than requests.
+        let answered = self.answered.load(Ordering::Acquire);
+        self.sent.load(Ordering::Acquire) - answered
+    }
+}
+
+/// The sending side.
+pub(crate) struct Sender {
+    load: Arc<Load>,
+    pace: Pace,
+    links: Vec<(Arc<Link>, Arc<Counts>)>,
+    outs: Vec<BytesMut>,
+    tally: SendTally,
+    /// Until then this thread waited for a full socket.
+    held_back_until_ns: u64,
+}
+
+impl Sender {
+    pub(crate) fn new(load: Arc<Load>, pace: Pace, links: Vec<(Arc<Link>, Arc<Counts>)>) -> Sender {
+        let outs = links.iter().map(|_| BytesMut::new()).collect();
+        let tally = load.tally();
+        Sender { load, pace, links, outs, tally, held_back_until_ns: 0 }
+    }
+
+    /// Sends each message when it is due, until the measured span is over.
+    pub(crate) fn run(mut self) -> SendTally {
+        let limit_ns = self.tally.span_ns().end;
+        let clock = self.load.clock;
+        let mut number = 0;
+        while self.load.may_send() && self.links.iter().any(|(link, _)| !link.is_closed()) {
+            let due_ns = self.pace.due_ns(number);
+            let now_ns = clock.now_ns();
+            if due_ns > now_ns || due_ns >= limit_ns {
+                self.flush();
+                if due_ns >= limit_ns {
+                    break;
+                }
+                clock.sleep_until(due_ns);
+            } else if self.stage(number, due_ns, now_ns) {
+                number += 1;
+            } else {
+                self.flush();
+                clock.sleep(HELD_BACK_PAUSE);
+                self.held_back_until_ns = clock.now_ns();
+            }
+        }
+        self.load.links_busy.fetch_sub(1, Ordering::Relaxed);
+        self.tally
+    }
+
+    /// Writes a message. False: its connection has too many unanswered.
+    fn stage(&mut self, number: u64, due_ns: u64, now_ns: u64) -> bool {
+        let index = (number % self.links.len() as u64) as usize;
+        let (link, counts) = &self.links[index];
+        if link.is_closed() {
+            self.tally.lost += 1;
+            return true;
+        }
+        if counts.unanswered() >= UNANSWERED_MAX {
+            return false;
+        }
+        counts.sent.fetch_add(1, Ordering::Release);
+        let patch = Patch {
+            opaque: OPAQUE_MIN + number as i32,
+            born_ms: runtime::clock::now_ms().0,
+            stamp: Stamp { due_ns, number },
+        };
+        self.load.template(number).write(&patch, &mut self.outs[index]);
+        self.tally.sent(due_ns, now_ns, due_ns < self.held_back_until_ns);
+        true
+    }
+
+    fn flush(&mut self) {
+        for ((link, _), out) in self.links.iter().zip(&mut self.outs) {
+            if out.is_empty() {
+                continue;
+            }
+            let before_ns = self.load.clock.now_ns();
+            link.send(out);
+            out.clear();
+            let after_ns = self.load.clock.now_ns();
+            if after_ns - before_ns > WRITE_NS_MAX {
+                self.held_back_until_ns = after_ns;
+            }
+        }
+    }
+}
+
+/// The reading side of one connection.
+pub(crate) struct Reader {
+    link: Arc<Link>,
+    counts: Arc<Counts>,
+    load: Arc<Load>,
+    pace: Pace,
+    place: Place,
+    /// A bit for each message of this connection that was answered.
+    answered: Vec<u64>,
+    tally: SendTally,
+    reported: u64,
+}
+
+impl Reader {
+    pub(crate) fn new(link: Arc<Link>, counts: Arc<Counts>, load: Arc<Load>, pace: Pace, place: Place) -> Reader {
+        let tally = load.tally();
+        Reader { link, counts, load, pace, place, answered: Vec::new(), tally, reported: 0 }
+    }
+
+    /// Reads until the connection ends, and tells what came of it.
+    pub(crate) fn run(mut self) -> SendTally {
+        let (link, clock) = (self.link.clone(), self.load.clock);
+        let outcome = link.read(clock, &mut self);
+        self.tally.unreadable += u64::from(outcome.is_err());
+        self.tally.lost += self.counts.unanswered();
+        self.tally.connections_lost += u64::from(!self.load.is_over());
+        self.load.links_busy.fetch_sub(1, Ordering::Relaxed);
+        self.tally
+    }
+
+    /// Whether this is the first answer to a message that was sent here.
+    fn is_first(&mut self, number: u64) -> bool {
+        let Some(turn) = self.place.turn(number) else { return false };
+        if turn >= self.counts.sent.load(Ordering::Acquire) {
+            return false;
+        }
+        let (word, bit) = ((turn / 64) as usize, 1_u64 << (turn % 64));
+        if word >= self.answered.len() {
+            self.answered.resize(word + 1, 0);
+        }
+        let first = self.answered[word] & bit == 0;
+        self.answered[word] |= bit;
+        first
+    }
+}
+
+impl Frames for Reader {
+    fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
+        let Ok(reply) = reply::read(frame) else {
+            self.tally.unreadable += 1;
+            return;
+        };
+        if !reply.is_response {
+            return; // Something that the server tells its producers.
+        }
+        let number = reply.opaque.checked_sub(OPAQUE_MIN).and_then(|number| u64::try_from(number).ok());
+        match number.filter(|number| self.is_first(*number)) {
+            Some(number) => self.tally.answer(self.pace.due_ns(number), arrived_ns, &reply, frame),
+            None => self.tally.strange_answers += 1,
+        }
+    }
+
+    fn batch_end(&mut self) {
+        let answered = self.tally.answered - self.reported;
+        self.reported = self.tally.answered;
+        self.counts.answered.fetch_add(answered, Ordering::Release);
+        self.load.answered.fetch_add(answered, Ordering::Relaxed);
+    }
+}
+
+/// Requests without an answer on all connections that are still there.
+pub(crate) fn unanswered(links: &[(Arc<Link>, Arc<Counts>)]) -> u64 {
+    links.iter().filter(|(link, _)| !link.is_closed()).map(|(_, counts)| counts.unanswered()).sum()
+}
