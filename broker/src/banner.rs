@@ -52,7 +52,8 @@ fn lines(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) -> Vec<String
         format!("durability {}", durability(&config)),
         format!("listening  {}, advertised as {} ({})", boot.listen, core.advertised(), "brokerIP1"),
     ];
-    let recovered: Vec<&RecoveryReport> = reports.iter().filter(|report| !report.was_clean).collect();
+    let recovered: Vec<&RecoveryReport> =
+        reports.iter().filter(|report| !report.was_clean && report.end.0 > 0).collect();
     if !recovered.is_empty() {
         let bytes: u64 = recovered.iter().map(|report| report.bytes_scanned).sum();
         let cut: u64 = recovered.iter().map(|report| report.cut_bytes).sum();

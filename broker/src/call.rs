@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use base::Millis;
 use bytes::Bytes;
 use remoting::code::ResponseCode;
 use remoting::command::Command;
@@ -21,7 +20,6 @@ pub(crate) struct Request {
     pub(crate) command: Command,
     pub(crate) connection: ConnectionId,
     pub(crate) peer: SocketAddr,
-    pub(crate) received_at: Millis,
 }
 
 /// A request together with the duty to answer it.

@@ -34,10 +34,6 @@ impl Waits {
         self.count.get() < PULLS_PARKED_MAX
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.count.get()
-    }
-
     /// Waits until a message that `wanted` may want arrives in the queue, or `span` has passed.
     pub(crate) async fn wait(&self, topic: &Text, queue: QueueId, wanted: Rc<SubscriptionData>, span: Duration) {
         let (wake, woken) = once();
@@ -118,17 +114,17 @@ mod tests {
                     ended.set(ended.get() + 1);
                 });
             }
-            while waits.count() < 4 {
+            while waits.count.get() < 4 {
                 runtime::yield_now().await;
             }
             waits.arrived("T", QueueId(0), remoting::subscription::tags_code(Some("a")));
-            while waits.count() > 2 {
+            while waits.count.get() > 2 {
                 runtime::yield_now().await;
             }
             assert_eq!(ended.get(), 2, "tag a wakes a and *, not b and not the other queue");
             waits.wait(&topic, QueueId(5), wanted("*"), Duration::from_millis(1)).await;
             waits.wake_all();
-            while waits.count() > 0 {
+            while waits.count.get() > 0 {
                 runtime::yield_now().await;
             }
             assert!(waits.parked.borrow().is_empty());

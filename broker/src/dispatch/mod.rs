@@ -8,7 +8,6 @@ use std::rc::Rc;
 use base::CoreId;
 use remoting::code::{ResponseCode, request};
 use remoting::command::Command;
-use runtime::clock;
 use transport::{Connection, Service};
 
 use crate::call::{Call, Outcome, Refusal, Request, Responder};
@@ -23,8 +22,7 @@ pub(crate) struct Dispatcher {
 impl Service for Dispatcher {
     fn request(&self, connection: &Rc<Connection>, command: Command, bytes: usize) {
         let responder = Responder::new(connection.id(), &command, bytes);
-        let request =
-            Request { connection: connection.id(), peer: connection.peer(), received_at: clock::now_ms(), command };
+        let request = Request { connection: connection.id(), peer: connection.peer(), command };
         dispatch(&self.core, Call { request, responder });
     }
 

@@ -195,7 +195,13 @@ async fn publish(core: &Rc<Core>, group: &Text) {
     let (view, number) = (view.flatten(), core.groups.next_publication());
     core.on_each(move |core| {
         let (view, group) = (view.clone(), group.clone());
-        async move { core.group_views.put(&group, number, view) }
+        async move {
+            // Pulls that wait look again, by the group's new subscriptions.
+            for topic in view.iter().flat_map(|view| view.subscriptions.keys()) {
+                core.waits.wake_topic(topic);
+            }
+            core.group_views.put(&group, number, view);
+        }
     })
     .await;
 }

@@ -58,11 +58,9 @@ pub(crate) async fn pull(core: Rc<Core>, request: Request) -> Outcome {
             return Ok(found);
         }
         pull.detach();
-        let header = &pull.header;
         core.waits.wait(pull.topic.name(), pull.queue, pull.wanted.clone(), remaining.min(LOOK_AGAIN)).await;
-        if core.topics.get(&header.topic).is_none() {
-            return Err(no_topic(&header.topic));
-        }
+        // Topic, group and subscription may be others by now.
+        pull = admit(&core, pull.header).await?;
     }
 }
 
@@ -178,8 +176,8 @@ impl Pull {
     fn detach(&mut self) {
         self.header.topic = self.topic.name().clone();
         self.header.consumer_group = self.group.group_name.clone();
-        self.header.subscription = None;
-        self.header.expression_type = None;
+        self.header.subscription = self.header.subscription.take().map(|text| text.detached());
+        self.header.expression_type = self.header.expression_type.take().map(|text| text.detached());
     }
 
     /// One look at the queue.
@@ -203,10 +201,12 @@ impl Pull {
             return Ok(self.empty(core, from));
         };
         let wanted = &self.wanted;
+        let began = clock::instant();
         let (read, parts) = log
             .pull(&queue, QueueOffset(from), limits, |code| wanted.matches(code))
             .await
             .map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))?;
+        core.stats.pull_took(began.elapsed());
         Ok(match read {
             QueueRead::Found(found) => {
                 core.stats.pulled(&self.header.consumer_group, &self.topic, u64::from(found.messages), found.bytes);
