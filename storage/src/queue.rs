@@ -21,7 +21,7 @@ use base::{LogOffset, QueueId, QueueOffset};
 
 pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder};
 pub use entry::{Entry, key_hash};
-pub(crate) use entry::{KeyEntry, key_hashes, tags_code};
+pub(crate) use entry::{Indexed, KeyEntry};
 pub(crate) use extent::{Extent, Extents};
 pub use read::{Found, LogRange, QueueRead, ReadLimits};
 pub use search_time::Bound;

@@ -10,7 +10,7 @@ use super::dispatch::Pending;
 use super::{Log, Mark, Roll};
 use crate::error::{AppendError, IoContext, StorageError};
 use crate::options::FlushPolicy;
-use crate::queue::{Entry, QueueRef, key_hashes, tags_code};
+use crate::queue::{Entry, Indexed, QueueRef};
 use crate::scan::RECORD_BYTES_MAX;
 
 /// An accepted record: where it lies, and the means to wait until it is safe.
@@ -158,13 +158,14 @@ impl Log {
         self.store_ms_last.set(store_timestamp_ms);
         self.marks.advance_appended(offset.0 + bytes as u64);
         queue.advance_next(1);
+        let indexed = Indexed::of(draft.properties);
         let mut key_count = 0;
         {
             let mut keys = self.pending_keys.borrow_mut();
             let mut counts = self.counts.borrow_mut();
             counts.appended_records += 1;
             counts.appended_bytes += bytes as u64;
-            key_hashes(&mut counts.scratch, draft.topic, draft.properties, |hash| {
+            indexed.key_hashes(&mut counts.scratch, draft.topic, |hash| {
                 keys.push_back(hash);
                 key_count += 1;
             });
@@ -175,7 +176,7 @@ impl Log {
             entry: Entry {
                 offset,
                 bytes: bytes as u32,
-                tags_code: tags_code(draft.sys_flag, draft.properties),
+                tags_code: indexed.tags_code(draft.sys_flag),
                 store_timestamp_ms,
             },
             key_count,

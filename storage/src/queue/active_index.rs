@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{LogId, LogOffset, QueueId};
 use remoting::record::RecordView;
 
-use super::entry::{Entry, KeyEntry, key_hashes, tags_code};
+use super::entry::{Entry, Indexed, KeyEntry};
 use super::extent_file::{ContentRun, ExtentContent};
 
 /// A growing run of one queue.
@@ -84,8 +84,8 @@ impl IndexBuilder {
     pub(crate) fn push(&mut self, view: &RecordView<'_>, offset: LogOffset) {
         let store_timestamp_ms = view.store_timestamp_ms().max(0) as u64;
         let bytes = view.total_bytes() as u32;
-        let entry =
-            Entry { offset, bytes, tags_code: tags_code(view.sys_flag(), view.properties()), store_timestamp_ms };
+        let indexed = Indexed::of(view.properties());
+        let entry = Entry { offset, bytes, tags_code: indexed.tags_code(view.sys_flag()), store_timestamp_ms };
         let queue_offset = view.queue_offset().0;
         let key: (Arc<str>, u32) = (view.topic().into(), view.queue_id().0);
         let runs = self.runs.entry(key).or_default();
@@ -100,7 +100,7 @@ impl IndexBuilder {
             }
         }
         let keys = &mut self.keys;
-        key_hashes(&mut self.scratch, view.topic(), view.properties(), |hash| {
+        indexed.key_hashes(&mut self.scratch, view.topic(), |hash| {
             keys.push(KeyEntry { hash, offset: offset.0, bytes, store_seconds: (store_timestamp_ms / 1000) as u32 });
         });
         self.records += 1;

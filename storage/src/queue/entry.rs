@@ -32,12 +32,45 @@ pub(crate) struct KeyEntry {
     pub(crate) store_seconds: u32,
 }
 
-/// The tags code of a record with these flags and properties.
-pub(crate) fn tags_code(flags: i32, text: &str) -> i64 {
-    if flags & sys_flag::MULTI_TAGS != 0 {
-        return 0;
+/// What of a record's properties is derived, found in one pass: this runs for each message appended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Indexed<'a> {
+    tags: Option<&'a str>,
+    keys: Option<&'a str>,
+    unique_key: Option<&'a str>,
+}
+
+impl<'a> Indexed<'a> {
+    pub(crate) fn of(text: &'a str) -> Indexed<'a> {
+        let mut indexed = Indexed::default();
+        // Of several entries with one name the last counts.
+        for (name, value) in properties::parse(text) {
+            match name {
+                properties::TAGS => indexed.tags = Some(value),
+                properties::KEYS => indexed.keys = Some(value),
+                properties::UNIQUE_KEY => indexed.unique_key = Some(value),
+                _ => {}
+            }
+        }
+        indexed
     }
-    properties::get(text, properties::TAGS).map_or(0, |tags| i64::from(java_string_hash(tags)))
+
+    /// The tags code of a record with these flags.
+    pub(crate) fn tags_code(&self, flags: i32) -> i64 {
+        if flags & sys_flag::MULTI_TAGS != 0 {
+            return 0;
+        }
+        self.tags.map_or(0, |tags| i64::from(java_string_hash(tags)))
+    }
+
+    /// The hashes of all keys: the unique key, and each of the keys.
+    pub(crate) fn key_hashes(&self, scratch: &mut String, topic: &str, mut each: impl FnMut(u64)) {
+        if let Some(unique_key) = self.unique_key {
+            each(hash_in(scratch, topic, unique_key));
+        }
+        let keys = self.keys.unwrap_or_default().split(properties::KEY_SEPARATOR);
+        keys.filter(|key| !key.is_empty()).for_each(|key| each(hash_in(scratch, topic, key)));
+    }
 }
 
 /// The hash under which a key of a topic is found.
@@ -54,16 +87,6 @@ fn hash_in(scratch: &mut String, topic: &str, key: &str) -> u64 {
     stable_hash(scratch)
 }
 
-/// The hashes of all keys of a record: its unique key, and each of its keys.
-pub(crate) fn key_hashes(scratch: &mut String, topic: &str, text: &str, mut each: impl FnMut(u64)) {
-    if let Some(unique) = properties::get(text, properties::UNIQUE_KEY) {
-        each(hash_in(scratch, topic, unique));
-    }
-    for key in properties::keys(text) {
-        each(hash_in(scratch, topic, key));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,12 +94,12 @@ mod tests {
     #[test]
     fn tags_and_keys_are_found() {
         let text = "KEYS\u{1}a  b\u{2}UNIQ_KEY\u{1}u\u{2}TAGS\u{1}TagA\u{2}";
-        assert_eq!(tags_code(0, text), 2_598_919);
-        assert_eq!(tags_code(sys_flag::MULTI_TAGS, text), 0);
-        assert_eq!(tags_code(0, ""), 0);
-        assert_eq!(tags_code(0, "TAGS\u{1}消息\u{2}"), i64::from(java_string_hash("消息")));
+        assert_eq!(Indexed::of(text).tags_code(0), 2_598_919);
+        assert_eq!(Indexed::of(text).tags_code(sys_flag::MULTI_TAGS), 0);
+        assert_eq!(Indexed::of("").tags_code(0), 0);
+        assert_eq!(Indexed::of("TAGS\u{1}a\u{2}TAGS\u{1}消息\u{2}").tags_code(0), i64::from(java_string_hash("消息")));
         let mut hashes = Vec::new();
-        key_hashes(&mut String::new(), "T", text, |hash| hashes.push(hash));
+        Indexed::of(text).key_hashes(&mut String::new(), "T", |hash| hashes.push(hash));
         assert_eq!(hashes, [key_hash("T", "u"), key_hash("T", "a"), key_hash("T", "b")]);
     }
 }
