@@ -212,19 +212,4 @@ pub(crate) struct Finished {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_share_the_messages_without_overlap() {
-        for (messages, count) in [(10, 3), (0, 2), (8, 8), (1, 4)] {
-            let places = (0..count).map(|index| Place { index, count });
-            let mut numbers: Vec<u64> =
-                places.flat_map(|place| (0..place.share(messages)).map(move |turn| place.number(turn))).collect();
-            numbers.sort_unstable();
-            assert_eq!(numbers, (0..messages).collect::<Vec<_>>(), "{messages} among {count}");
-        }
-        let place = Place { index: 2, count: 5 };
-        assert_eq!((place.turn(place.number(9)), place.turn(8)), (Some(9), None));
-    }
-}
+mod tests;

@@ -13,8 +13,9 @@ use crate::pull::PullTally;
 use crate::tally::{Errors, SendTally};
 use crate::target::Target;
 
-/// A generator that sends one message in a hundred later than this after it was due has fallen behind.
-const LAG_P99_US_MAX: f64 = 1000.0;
+/// A generator that sends one message in a hundred later than this after it was due has fallen behind. Shorter lags are
+/// part of the latencies and are told beside them; on few cores a busy server causes some.
+const LAG_P99_US_MAX: f64 = 5000.0;
 /// An open loop that sent less than this share of what was due has fallen behind.
 const SENT_SHARE_MIN: f64 = 0.995;
 

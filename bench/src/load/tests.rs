@@ -1,0 +1,130 @@
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use bytes::BytesMut;
+use remoting::command::{Command, HeaderEncoding};
+use remoting::fields::Fields;
+use remoting::frame;
+use remoting::header::send::SendMessage;
+use remoting::text::Text;
+
+use super::*;
+use crate::payload;
+
+/// Which offset a queue's message `count` is told, and by which code.
+type Answers = fn(count: i64) -> (i64, i32);
+
+/// A broker of one queue and one connection: it answers every send at once.
+fn broker(answers: Answers) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || serve(&listener.accept().unwrap().0, answers));
+    address
+}
+
+fn serve(mut stream: &TcpStream, answers: Answers) {
+    let (mut input, mut output) = (BytesMut::new(), BytesMut::new());
+    let mut chunk = vec![0; 64 << 10];
+    let mut count = 0;
+    while let Ok(received) = stream.read(&mut chunk) {
+        if received == 0 {
+            return;
+        }
+        input.extend_from_slice(&chunk[..received]);
+        while let Some(frame) = frame::split(&mut input).unwrap() {
+            let command = Command::decode(frame).unwrap();
+            assert_eq!(SendMessage::decode(&command.fields).unwrap().topic, "T");
+            assert!(matches!(payload::read(&command.body), payload::Content::Ours(_)));
+            let (offset, code) = answers(count);
+            count += 1;
+            let mut fields = Fields::new();
+            fields.push("queueId", 0);
+            fields.push("queueOffset", offset);
+            Command::reply(command.opaque, code).with_fields(fields).encode(&mut output);
+        }
+        if stream.write_all(&output).is_err() {
+            return;
+        }
+        output.clear();
+    }
+}
+
+fn run(answers: Answers, drive: Drive, times: Times) -> Finished {
+    let target = Target {
+        broker: broker(answers),
+        topic: Text::from("T"),
+        queues: 1,
+        server_pid: None,
+        encoding: HeaderEncoding::Json,
+        starts: vec![0],
+        run: 1,
+    };
+    let form = SendForm {
+        encoding: target.encoding,
+        group: Text::from("G"),
+        topic: target.topic.clone(),
+        body_bytes: 100,
+        run: target.run,
+    };
+    let running = RunningLoad::start(&target, &form, 1, drive, times, RunClock::start()).unwrap();
+    let clock = running.load.clock;
+    let end_ns = running.span_ns().end;
+    while clock.now_ns() < end_ns && !running.has_ended() {
+        clock.sleep(Duration::from_millis(1));
+    }
+    running.finish()
+}
+
+fn times(warmup_ms: u64, duration_ms: u64) -> Times {
+    Times { warmup: Duration::from_millis(warmup_ms), duration: Duration::from_millis(duration_ms) }
+}
+
+#[test]
+fn a_closed_loop_sends_what_is_asked_for_and_no_more() {
+    let drive = Drive::Window { messages: 16, messages_max: 1000 };
+    let Finished { tally, ended_early } = run(|count| (count, 0), drive, times(0, 60_000));
+    assert!(ended_early);
+    assert_eq!((tally.answered, tally.errors.total(), tally.lost), (1000, 0, 0));
+    assert_eq!((tally.strange_answers, tally.unreadable, tally.connections_lost), (0, 0, 0));
+    assert_eq!(tally.offsets.unwrap().faults(), Default::default());
+}
+
+#[test]
+fn refusals_gaps_and_duplicates_of_a_broker_are_found() {
+    // Message 10 is refused, 20 is told the offset of 19, and offset 30 is told to nobody.
+    let answers = |count| match count {
+        10 => (0, 2),
+        20 => (18, 0),
+        11..30 => (count - 1, 0),
+        30.. => (count, 0),
+        _ => (count, 0),
+    };
+    let drive = Drive::Window { messages: 4, messages_max: 100 };
+    let tally = run(answers, drive, times(0, 60_000)).tally;
+    let faults = tally.offsets.unwrap().faults();
+    assert_eq!((tally.errors.total(), faults.duplicates, faults.gaps), (1, 1, 2));
+}
+
+#[test]
+fn an_open_loop_sends_at_its_rate_whatever_the_answers_say() {
+    let drive = Drive::Rate { rate: 1000, tick_ns: 0 };
+    let Finished { tally, ended_early } =
+        run(|count| (count, if count % 2 == 0 { 0 } else { 2 }), drive, times(100, 400));
+    assert!(!ended_early);
+    assert_eq!((tally.answered, tally.sent_in_span, tally.errors.total()), (500, 400, 250));
+    assert_eq!((tally.latency.len(), tally.lag.len() + tally.held_back), (200, 400));
+    assert_eq!((tally.strange_answers, tally.lost), (0, 0));
+}
+
+#[test]
+fn connections_share_the_messages_without_overlap() {
+    for (messages, count) in [(10, 3), (0, 2), (8, 8), (1, 4)] {
+        let places = (0..count).map(|index| Place { index, count });
+        let mut numbers: Vec<u64> =
+            places.flat_map(|place| (0..place.share(messages)).map(move |turn| place.number(turn))).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..messages).collect::<Vec<_>>(), "{messages} among {count}");
+    }
+    let place = Place { index: 2, count: 5 };
+    assert_eq!((place.turn(place.number(9)), place.turn(8)), (Some(9), None));
+}
