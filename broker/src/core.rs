@@ -21,6 +21,7 @@ use storage::{Log, RecoveryReport, StorageError};
 use transport::{ConnectionId, Outgoing, Server};
 
 use crate::config::Config;
+use crate::filter::Filters;
 use crate::group::{GroupConfigs, GroupViews, Groups, Sessions};
 use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
@@ -87,6 +88,8 @@ pub(crate) struct Core {
     /// What the clients of this core's connections registered as.
     pub(crate) sessions: Sessions,
     pub(crate) waits: Waits,
+    /// Expressions that pulls of this core's queues filter by.
+    pub(crate) filters: Filters,
     pub(crate) stats: Stats,
     /// The tables themselves: on the tables' core only.
     pub(crate) tables: OnceCell<Tables>,
@@ -139,6 +142,7 @@ impl Core {
             groups: Groups::default(),
             sessions: Sessions::default(),
             waits: Waits::default(),
+            filters: Filters::default(),
             stats: Stats::default(),
             tables: OnceCell::new(),
             asks: RefCell::default(),

@@ -8,6 +8,7 @@ mod call;
 pub mod config;
 mod core;
 mod dispatch;
+mod filter;
 mod group;
 mod live_config;
 mod log;

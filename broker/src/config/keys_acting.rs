@@ -75,6 +75,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("shortPollingTimeMills", PERIOD, "1000", Live, "how long it is held when longPollingEnable is false"),
     Key::acting("maxTransferCountOnMessageInMemory", TRANSFER_COUNT, "32", Live, "messages in the answer to one pull"),
     Key::acting("maxTransferBytesOnMessageInMemory", TRANSFER_BYTES, "262144", Live, "bytes in the answer to one pull"),
+    Key::acting("enablePropertyFilter", Kind::Flag, "false", Live, "let consumers filter by properties, with SQL92 expressions"),
     Key::acting("defaultQueryMaxNum", Kind::Whole { min: 1, max: 65_536, unit: "" }, "32", Live, "messages in the answer to one query"),
 
     // Messages.

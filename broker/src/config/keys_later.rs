@@ -123,7 +123,6 @@ pub(super) const KEYS: &[Key] = &[
     Key::later_switch("duplicationEnable", Kind::Flag, "false", REPLICATION, "a second copy by other means"),
 
     // SQL filters.
-    Key::later_switch("enablePropertyFilter", Kind::Flag, "false", FILTERS, "let consumers filter by properties"),
     Key::later_switch("enableCalcFilterBitMap", Kind::Flag, "false", FILTERS, "compute filters when storing"),
     Key::later_switch("filterSupportRetry", Kind::Flag, "false", FILTERS, "filter retried messages too"),
     Key::later("expectConsumerNumUseFilter", COUNT, "32", FILTERS, "consumers with filters"),

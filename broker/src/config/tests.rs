@@ -253,7 +253,7 @@ fn odd_values_are_warned_of_and_accepted() {
             "timerWheelEnable=true",
             "timerWheelEnable=true has no effect: it is of a later version (delayed and timed messages)",
         ),
-        ("enablePropertyFilter=true", "It stays false."),
+        ("filterSupportRetry=true", "It stays false."),
         ("messageStorePlugIn=org.example.Tiered", "It stays empty."),
     ] {
         let loaded = load(Some(("b.conf", text)), &[], &[]).expect("accepted");
@@ -333,7 +333,7 @@ fn all_keys_are_shown_sorted_a_line_each() {
         "maxMessageSize=65536",
         "haListenPort=10912",
         "brokerIP1=192.0.2.7",
-        "enablePropertyFilter=false",
+        "enablePropertyFilter=true",
         "namesrvAddr=",
     ] {
         assert!(lines.contains(&line), "{line}");
@@ -343,7 +343,7 @@ fn all_keys_are_shown_sorted_a_line_each() {
     assert!(important.contains("listenPort=10911\n") && !important.contains("serverWorkerThreads"), "{important}");
     assert_eq!(
         settings.print_origins(true),
-        "enablePropertyFilter=false  (argument)\nmaxMessageSize=65536  (argument)\n"
+        "enablePropertyFilter=true  (argument)\nmaxMessageSize=65536  (argument)\n"
     );
 }
 

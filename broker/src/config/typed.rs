@@ -80,7 +80,7 @@ pub struct Consumers {
     pub pull_messages_max: u32,
     pub pull_bytes_max: u32,
     pub query_messages_max: u32,
-    /// SQL filters. False while this version has none.
+    /// Consumers may filter by SQL92 expressions.
     pub property_filter: bool,
 }
 

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use remoting::body::heartbeat::CheckClientConfig;
 use remoting::code::ResponseCode;
 use remoting::json;
-use remoting::subscription::{EXPRESSION_SQL92, SubscriptionData};
+use remoting::subscription::SubscriptionData;
 
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::filter;
 
 /// Whether the subscription can be served; on the connection's core.
 pub(crate) async fn check_client_config(core: Rc<Core>, request: Request) -> Outcome {
@@ -25,13 +26,12 @@ pub(crate) async fn check_client_config(core: Rc<Core>, request: Request) -> Out
             Err(error) => Err(Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, error.to_string())),
         };
     }
-    if wanted.expression_type == EXPRESSION_SQL92 {
-        let remark = format!(
-            "broker {} does not filter messages by SQL92: enablePropertyFilter={}",
-            core.config().identity.broker,
-            core.config().consumers.property_filter
-        );
-        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+    if filter::is_sql(&wanted.expression_type) {
+        filter::check_enabled(&core)?;
+        return match core.filters.get(&wanted.sub_string) {
+            Ok(_) => Ok(Answer::success()),
+            Err(error) => Err(Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, error.to_string())),
+        };
     }
     let remark = format!("unknown expression type \"{}\"; known are TAG and SQL92", wanted.expression_type);
     Err(Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, remark))

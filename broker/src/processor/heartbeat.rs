@@ -11,6 +11,7 @@ use runtime::sync::{OnceReceiver, once};
 
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::filter;
 use crate::group::members::{Client, Manner, Registration};
 use crate::group::{self, ConsumerHeartbeat, ProducerHeartbeat};
 use crate::topic;
@@ -49,6 +50,7 @@ pub(crate) async fn heartbeat(core: Rc<Core>, request: Request) -> Outcome {
     let connection = request.connection;
     let mut parts: Vec<OnceReceiver<bool>> = Vec::with_capacity(consumer_data_set.len());
     for data in consumer_data_set {
+        prepare_filters(&core, &data);
         let registration = registration(&client, fingerprint, without_sub, &data);
         let heartbeat = ConsumerHeartbeat { group: data.group_name, connection, registration };
         let (sender, receiver) = once();
@@ -68,6 +70,14 @@ pub(crate) async fn heartbeat(core: Rc<Core>, request: Request) -> Outcome {
     let answer =
         HeartbeatResponse { heartbeat_v2_supported: Some(true), subscription_changed: Some(subscriptions_wanted) };
     Ok(Answer::success().with_fields(answer.to_fields()))
+}
+
+/// Compiles what the group filters by. Wrong expressions are told here, and refused when a pull comes.
+fn prepare_filters(core: &Core, data: &ConsumerData) {
+    let by_sql = data.subscription_data_set.iter().filter(|data| filter::is_sql(&data.expression_type));
+    for subscription in by_sql.filter(|_| core.config().consumers.property_filter) {
+        core.filters.prepare(&data.group_name, &subscription.topic, &subscription.sub_string);
+    }
 }
 
 fn registration(client: &Client, fingerprint: i32, without_sub: bool, data: &ConsumerData) -> Registration {

@@ -17,6 +17,7 @@ use storage::{QueueRead, ReadLimits};
 
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::filter::{self, Filter};
 use crate::group;
 use crate::topic::Topic;
 
@@ -33,6 +34,8 @@ struct Pull {
     topic: Arc<Topic>,
     group: Arc<SubscriptionGroupConfig>,
     wanted: Rc<SubscriptionData>,
+    /// Of a pull by an SQL92 expression.
+    filter: Option<Rc<Filter>>,
     queue: QueueId,
 }
 
@@ -109,11 +112,12 @@ async fn admit(core: &Rc<Core>, header: PullMessage) -> Result<Pull, Refusal> {
         }
     };
     let wanted = subscription(core, &header, &group)?;
+    let filter = filter_of(core, &header, &wanted)?;
     if group::is_read_forbidden(core, &header.consumer_group, &header.topic) {
         let remark = format!("group {} may not read topic {}", header.consumer_group, header.topic);
         return Err(no_permission(forbidden::SUBSCRIPTION, remark));
     }
-    Ok(Pull { header, topic, group, wanted, queue })
+    Ok(Pull { header, topic, group, wanted, filter, queue })
 }
 
 /// What the pull wants: as it says itself, or as its group's heartbeat said.
@@ -123,13 +127,25 @@ fn subscription(
     group: &SubscriptionGroupConfig,
 ) -> Result<Rc<SubscriptionData>, Refusal> {
     let subscription = if header.has(PULL_FLAG_SUBSCRIPTION) {
-        refuse_sql(header.expression_type.as_deref())?;
-        SubscriptionData::parse(header.topic.clone(), header.subscription.as_deref())
-            .map_err(|error| Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, error.to_string()))?
+        subscription_of_pull(header)?
     } else {
         subscription_of_group(core, header, group)?
     };
     Ok(Rc::new(subscription))
+}
+
+fn subscription_of_pull(header: &PullMessage) -> Result<SubscriptionData, Refusal> {
+    if header.expression_type.as_deref().is_some_and(filter::is_sql) {
+        return Ok(SubscriptionData {
+            topic: header.topic.clone(),
+            expression_type: Text::from_static(EXPRESSION_SQL92),
+            // The pull may wait for long, without the buffer that it arrived in.
+            sub_string: header.subscription.as_ref().map(Text::detached).unwrap_or_default(),
+            ..SubscriptionData::default()
+        });
+    }
+    SubscriptionData::parse(header.topic.clone(), header.subscription.as_deref())
+        .map_err(|error| Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, error.to_string()))
 }
 
 fn subscription_of_group(
@@ -159,16 +175,22 @@ fn subscription_of_group(
         );
         return Err(Refusal::new(ResponseCode::SUBSCRIPTION_NOT_LATEST, remark));
     }
-    refuse_sql(Some(&subscription.expression_type))?;
     Ok(SubscriptionData::clone(subscription))
 }
 
-fn refuse_sql(expression_type: Option<&str>) -> Result<(), Refusal> {
-    if expression_type.is_some_and(|kind| kind.eq_ignore_ascii_case(EXPRESSION_SQL92)) {
-        let remark = "this broker does not filter by SQL92 expressions: use tags, or an enablePropertyFilter broker";
-        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+/// The filter of a pull by an SQL92 expression. A wrong expression is told by the code that fits where it came from.
+fn filter_of(core: &Core, header: &PullMessage, wanted: &SubscriptionData) -> Result<Option<Rc<Filter>>, Refusal> {
+    if wanted.is_tag_type() || !filter::is_sql(&wanted.expression_type) {
+        return Ok(None);
     }
-    Ok(())
+    filter::check_enabled(core)?;
+    let code = if header.has(PULL_FLAG_SUBSCRIPTION) {
+        ResponseCode::SUBSCRIPTION_PARSE_FAILED
+    } else {
+        ResponseCode::FILTER_DATA_NOT_EXIST
+    };
+    let filter = core.filters.get(&wanted.sub_string).map_err(|error| Refusal::new(code, error.to_string()))?;
+    Ok(Some(filter))
 }
 
 impl Pull {
@@ -200,12 +222,15 @@ impl Pull {
         let Some(queue) = log.find_queue(&self.header.topic, self.queue) else {
             return Ok(self.empty(core, from));
         };
-        let wanted = &self.wanted;
+        let (from_offset, wanted) = (QueueOffset(from), &self.wanted);
         let began = clock::instant();
-        let (read, parts) = log
-            .pull(&queue, QueueOffset(from), limits, |code| wanted.matches(code))
-            .await
-            .map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))?;
+        let (read, parts) = match &self.filter {
+            None => log
+                .pull(&queue, from_offset, limits, |code| wanted.matches(code))
+                .await
+                .map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))?,
+            Some(filter) => filter::read_matching(log, &queue, from_offset, limits, filter).await?,
+        };
         core.stats.pull_took(began.elapsed());
         Ok(match read {
             QueueRead::Found(found) => {

@@ -1,0 +1,241 @@
+//! Reading what a filter wants of a queue: pieces of it are copied, and looked at record by record.
+
+use base::QueueOffset;
+use bytes::Bytes;
+use remoting::code::ResponseCode;
+use remoting::record::{FIXED_BYTES, QUEUE_OFFSET_AT, RecordView, TOTAL_BYTES_AT};
+use runtime::net::Part;
+use storage::{Found, Log, QueueRead, QueueRef, ReadLimits};
+
+use super::Filter;
+use crate::call::Refusal;
+
+/// Bytes of the log copied at once; a larger record is copied alone. Between pieces others of the core have their turn.
+const PIECE_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of the log copied for one pull; beyond it the pull ends with what was found up to there.
+const COPIED_BYTES_MAX: u64 = 4 << 20;
+
+/// Reads messages of a queue that the filter wants, as `Log::pull` reads those whose tag fits. The ranges of what was
+/// found are left out: its bytes are the parts.
+///
+/// # Errors
+/// When the log cannot be read.
+pub(crate) async fn read_matching(
+    log: &Log,
+    queue: &QueueRef,
+    from: QueueOffset,
+    limits: ReadLimits,
+    filter: &Filter,
+) -> Result<(QueueRead, Vec<Part>), Refusal> {
+    let mut selection = Selection::new(limits, from);
+    let (mut scanned, mut copied_bytes) = (0, 0);
+    while !selection.is_full && scanned < limits.scan_max && copied_bytes < COPIED_BYTES_MAX {
+        let left = limits.scan_max - scanned;
+        let piece = ReadLimits { messages_max: left, bytes_max: PIECE_BYTES_MAX, scan_max: left };
+        let at = selection.next;
+        let (read, parts) = log.pull(queue, at, piece, |_| true).await.map_err(|error| unreadable(&error))?;
+        let next = match read {
+            QueueRead::Found(found) => {
+                copied_bytes += found.bytes;
+                let bytes = copy(parts, found.bytes).await?;
+                selection.look_at(&bytes, filter);
+                found.next
+            }
+            QueueRead::NoMatch { next } => next,
+            nothing_here if at == from => return Ok((nothing_here, Vec::new())),
+            // The queue ended or lost its front meanwhile: the next pull will see.
+            _ => break,
+        };
+        assert!(next > at, "a read from {at} of queue {}-{} ended at {next}", queue.topic(), queue.id());
+        if selection.is_full {
+            break;
+        }
+        selection.next = next;
+        scanned = scanned.saturating_add(u32::try_from(next.0 - at.0).unwrap_or(u32::MAX));
+        if next == queue.max() {
+            break;
+        }
+        runtime::yield_now().await;
+    }
+    Ok(selection.finish())
+}
+
+/// The bytes of all parts, one behind the other.
+async fn copy(parts: Vec<Part>, bytes: u64) -> Result<Bytes, Refusal> {
+    let mut copied = Vec::with_capacity(bytes as usize);
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) => copied.extend_from_slice(&bytes),
+            Part::Slab(slice) => copied.extend_from_slice(&slice),
+            Part::File(range) => {
+                let read = runtime::blocking(move || {
+                    let mut content = vec![0; (range.limit - range.start) as usize];
+                    range.file.read_exact_at(&mut content, range.start).map(|()| content)
+                });
+                copied.extend_from_slice(&read.await.map_err(|error| unreadable(&error))?);
+            }
+        }
+    }
+    Ok(copied.into())
+}
+
+fn unreadable(error: &dyn std::error::Error) -> Refusal {
+    Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string())
+}
+
+/// What was found so far.
+struct Selection {
+    limits: ReadLimits,
+    parts: Vec<Part>,
+    messages: u32,
+    bytes: u64,
+    /// Where to read on: behind the last message that was decided.
+    next: QueueOffset,
+    /// No more may be taken.
+    is_full: bool,
+}
+
+impl Selection {
+    fn new(limits: ReadLimits, from: QueueOffset) -> Selection {
+        Selection { limits, parts: Vec::new(), messages: 0, bytes: 0, next: from, is_full: false }
+    }
+
+    /// Takes what the filter wants of some records, as far as there is room. Neighbours stay together.
+    fn look_at(&mut self, records: &Bytes, filter: &Filter) {
+        let (mut at, mut run_start) = (0, 0);
+        while at < records.len() && !self.is_full {
+            let (record_bytes, queue_offset) = head(&records[at..]);
+            // A record of somebody else whose properties are no text has none.
+            let properties = RecordView::decode(&records[at..]).map_or("", |record| record.properties());
+            if !filter.matches(properties) {
+                self.take(records.slice(run_start..at));
+                run_start = at + record_bytes;
+            } else if self.has_room(record_bytes as u64) {
+                self.messages += 1;
+                self.bytes += record_bytes as u64;
+            } else {
+                self.is_full = true;
+                break;
+            }
+            at += record_bytes;
+            self.next = QueueOffset(queue_offset.0 + 1);
+            self.is_full = self.messages == self.limits.messages_max;
+        }
+        self.take(records.slice(run_start..at));
+    }
+
+    /// The first message is given even if it is larger.
+    fn has_room(&self, record_bytes: u64) -> bool {
+        self.messages == 0 || self.bytes + record_bytes <= self.limits.bytes_max
+    }
+
+    fn take(&mut self, run: Bytes) {
+        if !run.is_empty() {
+            self.parts.push(Part::Bytes(run));
+        }
+    }
+
+    fn finish(self) -> (QueueRead, Vec<Part>) {
+        let Selection { parts, messages, bytes, next, .. } = self;
+        let part_bytes: usize = parts.iter().map(Part::bytes).sum();
+        assert!(part_bytes as u64 == bytes, "{messages} messages of {bytes} bytes lie in {part_bytes} bytes");
+        match messages {
+            0 => (QueueRead::NoMatch { next }, parts),
+            _ => (QueueRead::Found(Found { messages, bytes, next, ..Found::default() }), parts),
+        }
+    }
+}
+
+/// The length of the record at the front, and its place in its queue.
+fn head(records: &[u8]) -> (usize, QueueOffset) {
+    let total = records[TOTAL_BYTES_AT..].first_chunk().map_or(0, |field| u32::from_be_bytes(*field)) as usize;
+    assert!(
+        (FIXED_BYTES..=records.len()).contains(&total),
+        "a record of {total} bytes begins in the {} bytes that were read for it",
+        records.len()
+    );
+    let queue_offset = records[QUEUE_OFFSET_AT..].first_chunk().expect("the fixed part of a record is there");
+    (total, QueueOffset(u64::from_be_bytes(*queue_offset)))
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{LogId, LogOffset, PhysicalOffset, QueueId};
+    use remoting::record::{Placement, RecordDraft, encode, record_bytes};
+
+    use super::*;
+
+    const BODY_BYTES: usize = 100;
+
+    /// Records of a queue from offset 10 on, whose property `n` has these values.
+    fn records(values: &[&str]) -> Bytes {
+        let mut content = Vec::new();
+        for (value, queue_offset) in values.iter().zip(10..) {
+            let host = "127.0.0.1:1".parse().expect("an address");
+            let draft = RecordDraft {
+                topic: "T",
+                queue_id: QueueId(0),
+                flag: 0,
+                sys_flag: 0,
+                born_timestamp_ms: 0,
+                born_host: host,
+                store_host: host,
+                reconsume_times: 0,
+                prepared_transaction_offset: 0,
+                body: &[7; BODY_BYTES],
+                properties: &format!("n\u{1}{value}\u{2}"),
+            };
+            let physical_offset = PhysicalOffset::new(LogId(0), LogOffset(content.len() as u64));
+            let placement =
+                Placement { queue_offset: QueueOffset(queue_offset), physical_offset, store_timestamp_ms: 1 };
+            let start = content.len();
+            content.resize(start + record_bytes(&draft), 0);
+            encode(&draft, placement, &mut content[start..]);
+        }
+        content.into()
+    }
+
+    fn select(limits: ReadLimits, values: &[&str]) -> (QueueRead, Vec<Vec<u64>>) {
+        let filter = Filter::compile("n > 5").expect("an expression");
+        let mut selection = Selection::new(limits, QueueOffset(10));
+        selection.look_at(&records(values), &filter);
+        let (read, parts) = selection.finish();
+        let offsets = |part: Part| {
+            let Part::Bytes(bytes) = part else { panic!("copies are bytes") };
+            remoting::record::Records::new(&bytes).map(|record| record.expect("a record").queue_offset().0).collect()
+        };
+        (read, parts.into_iter().map(offsets).collect())
+    }
+
+    #[test]
+    fn neighbours_that_match_go_out_together() {
+        let limits = ReadLimits { messages_max: 32, bytes_max: 1 << 20, scan_max: 32 };
+        let (read, parts) = select(limits, &["9", "1", "7", "8", "x", "6", "0"]);
+        let QueueRead::Found(found) = read else { panic!("{read:?}") };
+        assert_eq!((found.messages, found.next, parts), (4, QueueOffset(17), vec![vec![10], vec![12, 13], vec![15]]));
+        let (read, parts) = select(limits, &["1", "2"]);
+        assert_eq!((read, parts.len()), (QueueRead::NoMatch { next: QueueOffset(12) }, 0));
+        let (read, _) = select(limits, &[]);
+        assert_eq!(read, QueueRead::NoMatch { next: QueueOffset(10) });
+    }
+
+    #[test]
+    fn limits_end_a_selection_where_the_next_one_goes_on() {
+        let limits = ReadLimits { messages_max: 2, bytes_max: 1 << 20, scan_max: 32 };
+        let (read, parts) = select(limits, &["1", "6", "1", "7", "1", "8"]);
+        let QueueRead::Found(found) = read else { panic!("{read:?}") };
+        assert_eq!((found.next, parts), (QueueOffset(14), vec![vec![11], vec![13]]), "behind the second");
+
+        let one = records(&["6"]).len() as u64;
+        let limits = ReadLimits { messages_max: 32, bytes_max: 2 * one, scan_max: 32 };
+        let (read, parts) = select(limits, &["6", "1", "7", "1", "8", "9"]);
+        let QueueRead::Found(found) = read else { panic!("{read:?}") };
+        assert_eq!((found.next, found.bytes), (QueueOffset(14), 2 * one), "in front of the third");
+        assert_eq!(parts, [[10], [12]]);
+
+        let limits = ReadLimits { messages_max: 32, bytes_max: 1, scan_max: 32 };
+        let (read, parts) = select(limits, &["1", "6", "7"]);
+        let QueueRead::Found(found) = read else { panic!("{read:?}") };
+        assert_eq!((found.next, parts), (QueueOffset(12), vec![vec![11]]), "the first is given however large it is");
+    }
+}

@@ -1,0 +1,531 @@
+//! Truth tables. What each expression comes to was taken from Apache RocketMQ 5.4.0.
+
+use super::Filter;
+use super::evaluate::evaluate;
+use super::value::Value;
+use Outcome::{Error, False, True, Unknown};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    True,
+    False,
+    Unknown,
+    /// Values that cannot be compared.
+    Error,
+}
+
+fn properties() -> String {
+    let properties = [
+        ("n", "5"),
+        ("m", "-3"),
+        ("zero", "0"),
+        ("d", "5.5"),
+        ("big", "9223372036854775807"),
+        ("huge", "9223372036854775808"),
+        ("color", "red"),
+        ("quote", "it's"),
+        ("cn", "消息"),
+        ("yes", "true"),
+        ("no", "false"),
+        ("loud", "TRUE"),
+        ("word", "abc"),
+        ("nan", "NaN"),
+        ("spaced", " 5 "),
+        ("plus", "+5"),
+        ("five", "5.0"),
+        ("TAGS", "A"),
+        ("KEYS", "k1 k2"),
+        ("$x_1", "y"),
+    ];
+    properties.map(|(name, value)| format!("{name}\u{1}{value}\u{2}")).concat()
+}
+
+fn check(cases: &[(&str, Outcome)]) {
+    let properties = properties();
+    for (expression, wanted) in cases {
+        let filter = Filter::compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+        let found = match evaluate(&filter.condition, &properties).map(Value::truth) {
+            Ok(Some(true)) => True,
+            Ok(Some(false)) => False,
+            Ok(None) => Unknown,
+            Err(_) => Error,
+        };
+        assert_eq!(found, *wanted, "{expression}");
+        assert_eq!(filter.matches(&properties), *wanted == True, "{expression}");
+    }
+}
+
+#[test]
+fn three_valued_logic() {
+    check(&[
+        ("n = 5 AND n = 5", True),
+        ("n = 5 AND n = 6", False),
+        ("n = 5 AND none = 1", Unknown),
+        ("n = 5 AND word > 1", Error),
+        ("n = 6 AND n = 5", False),
+        ("n = 6 AND n = 6", False),
+        ("n = 6 AND none = 1", False),
+        ("n = 6 AND word > 1", False),
+        ("none = 1 AND n = 5", Unknown),
+        ("none = 1 AND n = 6", False),
+        ("none = 1 AND none = 1", Unknown),
+        ("none = 1 AND word > 1", Error),
+        ("word > 1 AND n = 5", Error),
+        ("word > 1 AND n = 6", Error),
+        ("word > 1 AND none = 1", Error),
+        ("word > 1 AND word > 1", Error),
+        ("n = 5 OR n = 5", True),
+        ("n = 5 OR n = 6", True),
+        ("n = 5 OR none = 1", True),
+        ("n = 5 OR word > 1", True),
+        ("n = 6 OR n = 5", True),
+        ("n = 6 OR n = 6", False),
+        ("n = 6 OR none = 1", Unknown),
+        ("n = 6 OR word > 1", Error),
+        ("none = 1 OR n = 5", True),
+        ("none = 1 OR n = 6", Unknown),
+        ("none = 1 OR none = 1", Unknown),
+        ("none = 1 OR word > 1", Error),
+        ("word > 1 OR n = 5", Error),
+        ("word > 1 OR n = 6", Error),
+        ("word > 1 OR none = 1", Error),
+        ("word > 1 OR word > 1", Error),
+        ("NOT (n = 5)", False),
+        ("NOT (n = 6)", True),
+        ("NOT (none = 1)", Unknown),
+        ("NOT (word > 1)", Error),
+        ("n = 5 OR n = 6 AND n = 6", True),
+        ("(n = 5 OR n = 6) AND n = 6", False),
+        ("none = 1 AND n = 5 AND n = 6", False),
+        ("none = 1 OR n = 6 OR n = 5", True),
+        ("n = 6 AND word > 1 OR n = 5", True),
+        ("n = 5 AND none = 1 AND word > 1", Error),
+        ("n = 6 OR none = 1 OR word > 1", Error),
+        ("NOT (n = 5 AND none = 1)", Unknown),
+        ("NOT (n = 6 AND none = 1)", True),
+        ("NOT (none = 1 OR n = 5)", False),
+        ("NOT NOT (n = 5)", True),
+        ("NOT (n > 5) AND n IS NOT NULL", True),
+        ("n = 5 and n = 5 Or n = 6", True),
+        ("TRUE", True),
+        ("FALSE", False),
+        ("NULL", Unknown),
+        ("NOT NULL", Unknown),
+        ("TRUE AND NULL", Unknown),
+        ("FALSE AND NULL", False),
+        ("TRUE OR NULL", True),
+        ("FALSE OR NULL", Unknown),
+        ("(((n = 5)))", True),
+        ("none AND n = 5", Unknown),
+        ("yes AND n = 5", False),
+        ("yes", False),
+        ("NOT yes", True),
+        ("NOT none", Unknown),
+        ("yes OR n = 5", True),
+        ("NOT n = 5", False),
+        ("NOT n = FALSE", False),
+        ("NOT none = 1", Unknown),
+    ]);
+}
+
+#[test]
+fn equality() {
+    check(&[
+        ("n = 5", True),
+        ("n = 6", False),
+        ("n <> 5", False),
+        ("n <> 6", True),
+        ("5 = n", True),
+        ("6 <> n", True),
+        ("n = 5.0", True),
+        ("n = 5L", True),
+        ("n = 5.5", False),
+        ("d = 5.5", True),
+        ("d = 5", Error),
+        ("five = 5", Error),
+        ("five = 5.0", True),
+        ("plus = 5", True),
+        ("spaced = 5", Error),
+        ("spaced = 5.0", True),
+        ("m = -3", True),
+        ("m = - 3", True),
+        ("m = +3", False),
+        ("m = - -3", False),
+        ("-n = 5", Unknown),
+        ("-n = -5", Unknown),
+        ("none = 5", Unknown),
+        ("none <> 5", Unknown),
+        ("n = none", False),
+        ("n <> none", True),
+        ("none = none", True),
+        ("none <> none", False),
+        ("none = other", True),
+        ("color = 'red'", True),
+        ("color = 'RED'", False),
+        ("color <> 'red'", False),
+        ("color = red", False),
+        ("color = color", True),
+        ("'red' = color", True),
+        ("'red' = 'red'", True),
+        ("'red' = 'blue'", False),
+        ("quote = 'it''s'", True),
+        ("cn = '消息'", True),
+        ("color = ''", False),
+        ("n = '5'", True),
+        ("n = '5.0'", False),
+        ("d = '5.5'", True),
+        ("five = n", False),
+        ("n = n", True),
+        ("yes = TRUE", True),
+        ("yes = true", True),
+        ("loud = TRUE", True),
+        ("no = TRUE", False),
+        ("no = FALSE", True),
+        ("n = TRUE", False),
+        ("n = FALSE", True),
+        ("color = FALSE", True),
+        ("none = TRUE", Unknown),
+        ("yes <> FALSE", True),
+        ("TRUE = TRUE", True),
+        ("TRUE = FALSE", False),
+        ("TRUE = yes", Error),
+        ("5 = TRUE", False),
+        ("'x' = TRUE", False),
+        ("5 = 5.0", True),
+        ("5 = 5L", True),
+        ("3000000000 = 3e9", True),
+        ("2147483648 = 2147483648L", True),
+        ("(n = 5) = TRUE", True),
+        ("(n = 5) = (d = 5.5)", True),
+        ("(n = 6) = (d = 5.5)", False),
+        ("(n = 5) = yes", Error),
+        ("yes = (n = 5)", True),
+        ("(none = 1) = TRUE", Unknown),
+        ("n = 5 = TRUE", True),
+        ("big = 9223372036854775807", True),
+        ("big = 5", Error),
+        ("huge = 9223372036854775807", Error),
+        ("huge = 9e18", False),
+        ("huge = 9223372036854775808.0", True),
+        ("word = 5", Error),
+        ("word <> 5", Error),
+        ("nan = 5.0", False),
+        ("nan = nan", True),
+        ("TAGS = 'A'", True),
+        ("TAGS = 'B'", False),
+        ("tags = 'A'", Unknown),
+        ("KEYS = 'k1 k2'", True),
+        ("$x_1 = 'y'", True),
+        ("zero = 0", True),
+    ]);
+}
+
+#[test]
+fn order() {
+    check(&[
+        ("n > 4", True),
+        ("n > 5", False),
+        ("n >= 5", True),
+        ("n >= 6", False),
+        ("n < 5", False),
+        ("n < 6", True),
+        ("n <= 5", True),
+        ("n <= 4", False),
+        ("4 < n", True),
+        ("5 < n", False),
+        ("m < 0", True),
+        ("m < -2", True),
+        ("m > -4", True),
+        ("m >= -3.0", True),
+        ("-n < 0", Unknown),
+        ("n > d", False),
+        ("n < d", True),
+        ("d > n", True),
+        ("n > 4.5", True),
+        ("n < 5.0", False),
+        ("d > 5", Error),
+        ("d > 5.4", True),
+        ("d >= 5.5", True),
+        ("d < 1e3", True),
+        ("none > 1", Unknown),
+        ("1 < none", Unknown),
+        ("none > none", Unknown),
+        ("n > none", Unknown),
+        ("word > 1", Error),
+        ("word > 1.5", Error),
+        ("1 > word", Error),
+        ("word > n", Error),
+        ("color >= color", Error),
+        ("big > 5", Error),
+        ("big > 3000000000", True),
+        ("huge > 5", Error),
+        ("huge > 3000000000", Error),
+        ("huge > 5.0", True),
+        ("plus > 4", True),
+        ("spaced > 4", Error),
+        ("spaced > 4.5", True),
+        ("nan > 5.0", True),
+        ("nan < 5.0", False),
+        ("nan >= nan", True),
+        ("nan > d", True),
+        ("big >= huge", True),
+        ("n > 2147483647", False),
+        ("n > 2147483648", False),
+        ("2147483648 > 5", True),
+        ("5 > 2147483648", False),
+        ("5 > 4.9", True),
+        ("5.0 > 5", False),
+        ("5 >= 5", True),
+        ("n > 5 = FALSE", True),
+        ("TRUE = n > 4", True),
+        ("cn > 5", Error),
+        ("n > -n", Unknown),
+        ("+n > 4", True),
+    ]);
+}
+
+#[test]
+fn ranges() {
+    check(&[
+        ("n BETWEEN 3 AND 5", True),
+        ("n BETWEEN 5 AND 7", True),
+        ("n BETWEEN 6 AND 7", False),
+        ("n NOT BETWEEN 3 AND 5", False),
+        ("n NOT BETWEEN 6 AND 7", True),
+        ("n BETWEEN 5 AND 5", True),
+        ("n NOT BETWEEN 7 AND 3", True),
+        ("none BETWEEN 1 AND 2", Unknown),
+        ("none NOT BETWEEN 1 AND 2", Unknown),
+        ("n BETWEEN none AND 7", Unknown),
+        ("n BETWEEN none AND 4", False),
+        ("n BETWEEN 6 AND none", False),
+        ("n BETWEEN 4 AND none", Unknown),
+        ("n NOT BETWEEN none AND 4", True),
+        ("n NOT BETWEEN none AND 7", Unknown),
+        ("n NOT BETWEEN 6 AND none", True),
+        ("5 BETWEEN n AND d", Error),
+        ("6 BETWEEN n AND d", Error),
+        ("m BETWEEN -5 AND -1", True),
+        ("m BETWEEN - 5 AND +1", True),
+        ("n BETWEEN 5 AND -3", False),
+        ("d BETWEEN 5.0 AND 6.0", True),
+        ("d BETWEEN 5 AND 6", Error),
+        ("word BETWEEN 1 AND 2", Error),
+        ("n BETWEEN word AND 7", Error),
+        ("n BETWEEN 6 AND word", False),
+        ("n BETWEEN 4 AND word", Error),
+        ("n NOT BETWEEN 6 AND word", True),
+        ("n BETWEEN 3 AND 5 AND d = 5.5", True),
+        ("n BETWEEN 3 AND 5 OR word > 1", True),
+        ("n between 3 and 5", True),
+        ("NOT (n BETWEEN 3 AND 5)", False),
+    ]);
+}
+
+#[test]
+fn lists_and_nulls() {
+    check(&[
+        ("color IN ('red')", True),
+        ("color IN ('blue', 'red')", True),
+        ("color IN ('blue')", False),
+        ("color NOT IN ('red')", False),
+        ("color NOT IN ('blue','green')", True),
+        ("none IN ('red')", Unknown),
+        ("none NOT IN ('red')", Unknown),
+        ("color IN ('RED')", False),
+        ("n IN ('5')", True),
+        ("n IN ('5.0')", False),
+        ("quote IN ('it''s', '')", True),
+        ("cn in ('消息')", True),
+        ("(color) IN ('red')", True),
+        ("TAGS IN ('A', 'B')", True),
+        ("NOT (none IN ('x'))", Unknown),
+        ("NOT (color IN ('x'))", True),
+        ("color IN ('a','b','c','d','e','red')", True),
+        ("color NOT IN ('a','b','c','d','e','red')", False),
+        ("none IS NULL", True),
+        ("n IS NULL", False),
+        ("none IS NOT NULL", False),
+        ("n IS NOT NULL", True),
+        ("n is not null", True),
+        ("NOT (none IS NULL)", False),
+        ("none IS NULL AND n = 5", True),
+        ("'x' IS NULL", False),
+        ("5 IS NOT NULL", True),
+        ("NULL IS NULL", True),
+        ("NULL IS NOT NULL", False),
+        ("(none = 1) IS NULL", True),
+        ("(n = 1) IS NULL", False),
+        ("-color IS NULL", True),
+        ("none IS NULL IS NULL", False),
+        ("n = 5 IS NULL", False),
+    ]);
+}
+
+#[test]
+fn searches() {
+    check(&[
+        ("color CONTAINS 'e'", True),
+        ("color CONTAINS 'red'", True),
+        ("color CONTAINS 'x'", False),
+        ("color NOT CONTAINS 'x'", True),
+        ("color NOT CONTAINS 'e'", False),
+        ("none CONTAINS 'x'", False),
+        ("none NOT CONTAINS 'x'", False),
+        ("NOT (none CONTAINS 'x')", True),
+        ("color CONTAINS ''", False),
+        ("color NOT CONTAINS ''", False),
+        ("color STARTSWITH 're'", True),
+        ("color STARTSWITH 'ed'", False),
+        ("color NOT STARTSWITH 'ed'", True),
+        ("none STARTSWITH 'r'", False),
+        ("color ENDSWITH 'ed'", True),
+        ("color ENDSWITH 're'", False),
+        ("color NOT ENDSWITH 're'", True),
+        ("none NOT ENDSWITH 'x'", False),
+        ("color startswith 'r' AND color endswith 'd'", True),
+        ("color CONTAINS 'E'", False),
+        ("quote CONTAINS ''''", True),
+        ("cn CONTAINS '消'", True),
+        ("cn ENDSWITH '息'", True),
+        ("n CONTAINS '5'", True),
+        ("5 CONTAINS '5'", False),
+        ("'abc' CONTAINS 'b'", True),
+        ("'abc' NOT CONTAINS 'b'", False),
+        ("TRUE CONTAINS 'x'", False),
+        ("(n = 5) CONTAINS 'x'", False),
+        ("KEYS CONTAINS 'k2'", True),
+        ("color CONTAINS 'e' = TRUE", True),
+    ]);
+}
+
+#[test]
+fn spelling() {
+    check(&[
+        ("n=5", True),
+        ("n>4AND d>5", Error),
+        ("  n\t=\n5 ", True),
+        ("n /* five */ = 5", True),
+        ("n = 5 -- five\n", True),
+        ("n = --5", True),
+        ("n = --5\n5", True),
+        ("n = .5e1", True),
+        ("n = 5.", True),
+        ("n = 5.e0", True),
+        ("n = 50E-1", True),
+        ("n=5OR n=6", True),
+        ("n = 5l", True),
+        ("(n)=(5)", True),
+        ("/**/n/***/= 5", True),
+    ]);
+}
+
+#[test]
+fn wrong_expressions_are_shown_where_they_are_wrong() {
+    let cases = [
+        ("", 1, "it ends where a property, a value or \"(\" is expected"),
+        ("   ", 4, "it ends where a property, a value or \"(\" is expected"),
+        ("n >> 5 AND", 4, "\">\" stands where a property, a value or \"(\" is expected"),
+        ("a between 0 3", 13, "\"3\" stands where AND and the upper end of BETWEEN is expected"),
+        ("n = ", 5, "it ends where a property, a value or \"(\" is expected"),
+        ("= 5", 1, "\"=\" stands where a property, a value or \"(\" is expected"),
+        ("n = 5 AND", 10, "it ends where a property, a value or \"(\" is expected"),
+        ("n = 5 OR OR n = 6", 10, "\"OR\" stands where a property, a value or \"(\" is expected"),
+        ("(n = 5", 7, "it ends where \")\" or an operator is expected"),
+        ("n = 5)", 6, "\")\" stands where the end or an operator is expected"),
+        ("n = 5 n", 7, "\"n\" stands where the end or an operator is expected"),
+        ("n NOT 5", 7, "\"5\" stands where BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH behind NOT is expected"),
+        ("n IS 5", 6, "\"5\" stands where NULL or NOT NULL is expected"),
+        ("n IS NOT 5", 10, "\"5\" stands where NULL is expected"),
+        ("n IN 'a'", 6, "\"'a'\" stands where \"(\" and a list of texts is expected"),
+        ("n IN ()", 7, "\")\" stands where a text in single quotes is expected"),
+        ("n IN (5)", 7, "\"5\" stands where a text in single quotes is expected"),
+        ("n IN ('a'", 10, "it ends where \",\" or \")\" is expected"),
+        ("n IN ('a',)", 11, "\")\" stands where a text in single quotes is expected"),
+        ("n CONTAINS 5", 12, "\"5\" stands where a text in single quotes is expected"),
+        ("n STARTSWITH m", 14, "\"m\" stands where a text in single quotes is expected"),
+        ("5 IN ('5')", 1, "only a property can be looked for with IN"),
+        ("'x' IN ('x')", 1, "only a property can be looked for with IN"),
+        ("-n IN ('x')", 1, "only a property can be looked for with IN"),
+        ("5", 1, "this is a value, where a condition is needed"),
+        ("'x'", 1, "this is a value, where a condition is needed"),
+        ("-n", 1, "this is a value, where a condition is needed"),
+        ("n = 5 AND 5", 11, "this is a value, where a condition is needed"),
+        ("NOT 5", 5, "this is a value, where a condition is needed"),
+        ("NOT 'x'", 5, "this is a value, where a condition is needed"),
+        ("n = NULL", 5, "NULL is equal to nothing: write IS NULL or IS NOT NULL"),
+        ("NULL = n", 1, "NULL is equal to nothing: write IS NULL or IS NOT NULL"),
+        ("n <> NULL", 6, "NULL is equal to nothing: write IS NULL or IS NOT NULL"),
+        ("TRUE = 5", 8, "TRUE and FALSE cannot be compared with a number or a text"),
+        ("FALSE <> 'x'", 10, "TRUE and FALSE cannot be compared with a number or a text"),
+        ("n > 'x'", 5, "a text in quotes is neither more nor less than anything; numbers are"),
+        ("'x' < n", 1, "a text in quotes is neither more nor less than anything; numbers are"),
+        ("n > TRUE", 5, "TRUE, FALSE or NULL is neither more nor less than anything; numbers are"),
+        ("n >= NULL", 6, "TRUE, FALSE or NULL is neither more nor less than anything; numbers are"),
+        ("(n = 5) > 3", 1, "a condition is neither more nor less than anything; numbers are"),
+        ("n > (m = 3)", 5, "a condition is neither more nor less than anything; numbers are"),
+        ("n BETWEEN 5 AND 3", 11, "the lower end of BETWEEN is above its upper end"),
+        ("n BETWEEN 5.5 AND 5", 11, "the lower end of BETWEEN is above its upper end"),
+        ("n BETWEEN 'a' AND 'b'", 11, "a text in quotes is neither more nor less than anything; numbers are"),
+        ("n BETWEEN 1 OR 2", 13, "\"OR\" stands where AND and the upper end of BETWEEN is expected"),
+        ("TRUE BETWEEN 1 AND 2", 1, "TRUE, FALSE or NULL is neither more nor less than anything; numbers are"),
+        ("n NOT BETWEEN 1 AND 'x'", 21, "a text in quotes is neither more nor less than anything; numbers are"),
+        (
+            "n = 9223372036854775808",
+            5,
+            "9223372036854775808 is out of range: whole numbers go up to 9223372036854775807",
+        ),
+        (
+            "n = -9223372036854775808",
+            6,
+            "9223372036854775808 is out of range: whole numbers go up to 9223372036854775807",
+        ),
+        ("n = 1e400", 5, "1e400 is out of range: decimals go from 5e-324 to 1.7976931348623157e308"),
+        ("n = 1e-400", 5, "1e-400 is out of range: decimals go from 5e-324 to 1.7976931348623157e308"),
+        ("n = 5;", 6, "';' means nothing here"),
+        ("n == 5", 4, "\"=\" stands where a property, a value or \"(\" is expected"),
+        ("n != 5", 3, "'!' means nothing here; write <> for different, NOT for not"),
+        ("n = 'x", 5, "the text does not end: ' is missing"),
+        ("n = 'it's'", 9, "\"s\" stands where the end or an operator is expected"),
+        ("n LIKE 'x'", 3, "\"LIKE\" stands where the end or an operator is expected"),
+        ("消息 = 1", 1, "'消' means nothing here"),
+        ("cn = '消' AND", 13, "it ends where a property, a value or \"(\" is expected"),
+        ("a.b = 1", 2, "a number needs a digit beside its point"),
+        ("*", 1, "'*' means nothing here"),
+        ("TAGS == 'A'", 7, "\"=\" stands where a property, a value or \"(\" is expected"),
+        ("n = 5 AND (m > 3 OR )", 21, "\")\" stands where a property, a value or \"(\" is expected"),
+    ];
+    for (expression, position, what) in cases {
+        let error = Filter::compile(expression).expect_err(expression);
+        assert_eq!((error.position, error.what.as_str()), (position, what), "{expression}");
+    }
+}
+
+#[test]
+fn sizes_are_bounded() {
+    let long_list = format!("color IN ({})", vec!["'x'"; 10_000].join(","));
+    let long_chain = vec!["n = 5"; 5_000].join(" OR ");
+    for expression in [&long_list, &long_chain, &format!("{}n = 5{}", "(".repeat(50), ")".repeat(50))] {
+        Filter::compile(expression).expect("it is long, not deep");
+    }
+    for (expression, what) in [
+        (format!("{}n = 5{}", "(".repeat(100), ")".repeat(100)), "within each other"),
+        (format!("{} n", "NOT ".repeat(1000)), "within each other"),
+        (format!("n {}", "IS NULL ".repeat(1000)), "within each other"),
+        (format!("n = {}5", "- ".repeat(1000)), "within each other"),
+        (format!("n = {}", "(".repeat(50_000)), "within each other"),
+        (vec!["n = 5"; 10_000].join(" OR "), "too long"),
+    ] {
+        let error = Filter::compile(&expression).expect_err(what);
+        assert!(error.to_string().contains(what) && error.to_string().len() < 300, "{error}");
+    }
+}
+
+#[test]
+fn properties_that_do_not_exist_are_unknown() {
+    let filter = Filter::compile("a IS NULL").expect("an expression");
+    assert!(filter.matches("") && filter.matches("b\u{1}1\u{2}") && filter.matches("a\u{1}\u{2}"));
+    assert!(!filter.matches("a\u{1}1") && !filter.matches("a\u{1}1\u{2}"));
+    let filter = Filter::compile("a = 2").expect("an expression");
+    assert!(filter.matches("a\u{1}1\u{2}a\u{1}2\u{2}"), "of several, the last counts");
+}
