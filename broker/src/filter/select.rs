@@ -29,9 +29,13 @@ pub(crate) async fn read_matching(
 ) -> Result<(QueueRead, Vec<Part>), Refusal> {
     let mut selection = Selection::new(limits, from);
     let (mut scanned, mut copied_bytes) = (0, 0);
+    // Most filters want either nearly all or next to nothing: so begin with as many as are wanted, and go on with more.
+    let mut piece_messages = limits.messages_max;
     while !selection.is_full && scanned < limits.scan_max && copied_bytes < COPIED_BYTES_MAX {
         let left = limits.scan_max - scanned;
-        let piece = ReadLimits { messages_max: left, bytes_max: PIECE_BYTES_MAX, scan_max: left };
+        let scan_max = piece_messages.min(left);
+        let piece = ReadLimits { messages_max: scan_max, bytes_max: PIECE_BYTES_MAX, scan_max };
+        piece_messages = piece_messages.saturating_mul(2);
         let at = selection.next;
         let (read, parts) = log.pull(queue, at, piece, |_| true).await.map_err(|error| unreadable(&error))?;
         let next = match read {
