@@ -3,6 +3,7 @@
 //! A [`Slab`] is filled from front to back by its one [`SlabWriter`]. What was filled never changes again and may be
 //! read by anybody who holds a [`SlabSlice`]; what was not is seen by the writer alone.
 
+use std::alloc::Layout;
 use std::io;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
@@ -18,6 +19,7 @@ pub const BLOCK_BYTES: usize = 4096;
 pub struct Slab {
     start: NonNull<u8>,
     bytes: usize,
+    is_mapped: bool,
 }
 
 // SAFETY: a slab owns its memory; who may touch which part is ruled by the writer and the slices.
@@ -38,14 +40,32 @@ impl Slab {
         // SAFETY: the range is the mapping just made. Advice may be refused, which harms nothing.
         unsafe { libc::madvise(start, bytes, MADV_HUGEPAGE) };
         let start = NonNull::new(start.cast::<u8>()).expect("a mapping is never at address 0");
-        Ok(Slab { start, bytes })
+        Ok(Slab { start, bytes, is_mapped: true })
     }
+
+    fn allocate_on_heap(bytes: usize) -> Slab {
+        let layout = heap_layout(bytes);
+        // SAFETY: the layout is not empty.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
+        Slab { start, bytes, is_mapped: false }
+    }
+}
+
+fn heap_layout(bytes: usize) -> Layout {
+    assert!(bytes > 0, "an empty slab");
+    Layout::from_size_align(bytes, BLOCK_BYTES).expect("a block is a power of two")
 }
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody holds a slice of it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        if self.is_mapped {
+            // SAFETY: the mapping is ours, and nobody holds a slice of it any more.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        } else {
+            // SAFETY: it was allocated with this layout, and nobody holds a slice of it any more.
+            unsafe { std::alloc::dealloc(self.start.as_ptr(), heap_layout(self.bytes)) };
+        }
     }
 }
 
@@ -57,6 +77,11 @@ pub struct SlabWriter {
 }
 
 impl SlabWriter {
+    /// A slab that is used for a moment only: without a mapping of its own.
+    pub(crate) fn allocate_small(bytes: usize) -> io::Result<SlabWriter> {
+        Ok(SlabWriter { slab: Arc::new(Slab::allocate_on_heap(bytes)), filled: 0 })
+    }
+
     pub fn allocate(bytes: usize) -> io::Result<SlabWriter> {
         Ok(SlabWriter { slab: Arc::new(Slab::allocate(bytes)?), filled: 0 })
     }

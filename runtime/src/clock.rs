@@ -18,7 +18,7 @@ pub fn instant() -> Instant {
 }
 
 pub async fn sleep(span: Duration) {
-    glommio::timer::sleep(span).await;
+    crate::reactor::sleep(span).await;
 }
 
 /// The future's result, or `None` when it took longer than `span`; it is dropped then.

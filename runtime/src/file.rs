@@ -104,7 +104,10 @@ pub struct ReadFile {
 
 impl ReadFile {
     pub fn open(path: &Path) -> io::Result<ReadFile> {
-        Ok(ReadFile { file: File::open(path)? })
+        let file = File::open(path)?;
+        // Reading ahead is done on purpose or not at all: the kernel must not touch blocks that are being written.
+        let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
+        Ok(ReadFile { file })
     }
 
     pub fn bytes(&self) -> io::Result<u64> {

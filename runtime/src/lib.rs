@@ -10,9 +10,11 @@ pub mod file;
 pub mod mesh;
 pub mod net;
 pub mod process;
+mod reactor;
 pub mod ring;
 pub mod sync;
 pub mod table_file;
 mod wake;
 
 pub use self::core::{Cores, Share, blocking, run_here, spawn, spawn_background, yield_if_needed, yield_now};
+pub use self::reactor::Reactor;

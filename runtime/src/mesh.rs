@@ -137,18 +137,22 @@ impl<M: Send + 'static> Mesh<M> {
             }
             let lane = &self.end.lanes_out[at];
             push_all(lane, waiting);
-            if !waiting.is_empty() {
-                self.ask_for_room(lane, waiting);
-            }
+            self.ask_for_room(lane, waiting);
             self.end.bells[at].ring();
         }
     }
 
-    /// Says that parcels are held back, and looks once more: the receiver may have made room just before.
+    /// Says that parcels are held back. The lane was seen full after it was said, so the receiver rings when it makes
+    /// room: it takes the word back as it rings, hence the word is given anew after every parcel that still fitted.
     fn ask_for_room(&self, lane: &Lane<M>, waiting: &mut VecDeque<M>) {
-        lane.held_back.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        push_all(lane, waiting);
+        while !waiting.is_empty() {
+            lane.held_back.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if lane.parcels.is_full() {
+                return;
+            }
+            push_all(lane, waiting);
+        }
     }
 
     fn nothing_to_do(&self) -> bool {

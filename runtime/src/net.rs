@@ -1,21 +1,23 @@
 //! TCP: listening, receiving into growing buffers, and sending parts of memory and of files without copying them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_lite::{AsyncRead, AsyncWrite};
 use glommio::net::{TcpListener, TcpStream};
 use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, socket, sockopt};
 
 use crate::buffer::SlabSlice;
 use crate::file::FileRange;
+use crate::reactor::{self, Readiness};
 
 /// Slices given to one vectored write; the kernel's own limit is 1024.
 const SLICES_AT_ONCE: usize = 256;
@@ -61,8 +63,13 @@ impl Part {
 
 /// A listening socket. Only one process may hold a port: no `SO_REUSEPORT`.
 pub struct Listener {
-    listener: TcpListener,
+    socket: ListenSocket,
     address: SocketAddr,
+}
+
+enum ListenSocket {
+    Ring(StdListener),
+    Glommio(TcpListener),
 }
 
 /// Whether one could listen on an address now; a port of 0 is replaced by a free one.
@@ -104,9 +111,14 @@ impl Listener {
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
         let listener = StdListener::bind(address)?;
         let address = listener.local_addr()?;
-        // SAFETY: the descriptor is open and its ownership passes on.
-        let listener = unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) };
-        Ok(Listener { listener, address })
+        let socket = if reactor::is_ring() {
+            listener.set_nonblocking(true)?;
+            ListenSocket::Ring(listener)
+        } else {
+            // SAFETY: the descriptor is open and its ownership passes on.
+            ListenSocket::Glommio(unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) })
+        };
+        Ok(Listener { socket, address })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -114,52 +126,145 @@ impl Listener {
     }
 
     pub async fn accept(&self) -> io::Result<Accepted> {
-        let stream = self.listener.accept().await?;
-        // SAFETY: the stream is open; the duplicate is ours alone.
-        let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream.as_raw_fd()) }.try_clone_to_owned()?;
-        Ok(Accepted { socket })
+        let listener = match &self.socket {
+            ListenSocket::Ring(listener) => listener,
+            ListenSocket::Glommio(listener) => {
+                let stream = listener.accept().await?;
+                // SAFETY: the stream is open; the duplicate is ours alone.
+                let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream.as_raw_fd()) }.try_clone_to_owned()?;
+                return Ok(Accepted { socket });
+            }
+        };
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => return Ok(Accepted { socket: stream.into() }),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    reactor::ready(listener.as_raw_fd(), Readiness::Readable).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
 /// A connection of this core. Receiving and sending may be awaited at the same time by one task each.
 #[derive(Clone)]
 pub struct Stream {
-    stream: Rc<RefCell<TcpStream>>,
+    stream: Rc<Inner>,
     socket: RawFd,
+}
+
+struct Inner {
+    kind: Kind,
+    /// The last receive emptied the socket: waiting comes before the next one.
+    is_drained: Cell<bool>,
+}
+
+enum Kind {
+    Ring(StdStream),
+    Glommio(RefCell<TcpStream>),
 }
 
 impl Stream {
     pub async fn connect(address: SocketAddr) -> io::Result<Stream> {
-        Stream::new(TcpStream::connect(address).await?)
+        if !reactor::is_ring() {
+            return Stream::new(Kind::Glommio(RefCell::new(TcpStream::connect(address).await?)));
+        }
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let stream = StdStream::from(socket(family, SockType::Stream, flags, None)?);
+        match connect(stream.as_raw_fd(), &SockaddrStorage::from(address)) {
+            Ok(()) => {}
+            Err(nix::errno::Errno::EINPROGRESS) => {
+                reactor::ready(stream.as_raw_fd(), Readiness::Writable).await?;
+                let error = getsockopt(&stream, sockopt::SocketError)?;
+                if error != 0 {
+                    return Err(io::Error::from_raw_os_error(error));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Stream::new(Kind::Ring(stream))
     }
 
     pub fn from_accepted(accepted: Accepted) -> io::Result<Stream> {
+        if reactor::is_ring() {
+            let stream = StdStream::from(accepted.socket);
+            stream.set_nonblocking(true)?;
+            return Stream::new(Kind::Ring(stream));
+        }
         // SAFETY: the descriptor is open and its ownership passes on.
-        Stream::new(unsafe { TcpStream::from_raw_fd(accepted.socket.into_raw_fd()) })
+        let stream = unsafe { TcpStream::from_raw_fd(accepted.socket.into_raw_fd()) };
+        Stream::new(Kind::Glommio(RefCell::new(stream)))
     }
 
-    fn new(stream: TcpStream) -> io::Result<Stream> {
-        stream.set_nodelay(true)?;
-        let socket = stream.as_raw_fd();
-        Ok(Stream { stream: Rc::new(RefCell::new(stream)), socket })
+    fn new(kind: Kind) -> io::Result<Stream> {
+        let socket = match &kind {
+            Kind::Ring(stream) => {
+                stream.set_nodelay(true)?;
+                stream.as_raw_fd()
+            }
+            Kind::Glommio(stream) => {
+                stream.borrow().set_nodelay(true)?;
+                stream.borrow().as_raw_fd()
+            }
+        };
+        Ok(Stream { stream: Rc::new(Inner { kind, is_drained: Cell::new(false) }), socket })
     }
 
     pub fn peer_address(&self) -> io::Result<SocketAddr> {
-        Ok(self.stream.borrow().peer_addr()?)
+        match &self.stream.kind {
+            Kind::Ring(stream) => stream.peer_addr(),
+            Kind::Glommio(stream) => Ok(stream.borrow().peer_addr()?),
+        }
     }
 
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        Ok(self.stream.borrow().local_addr()?)
+        match &self.stream.kind {
+            Kind::Ring(stream) => stream.local_addr(),
+            Kind::Glommio(stream) => Ok(stream.borrow().local_addr()?),
+        }
     }
 
     /// Receives at most `bytes_max` bytes behind what the buffer holds. 0: the peer sends no more.
     pub async fn receive(&self, buffer: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
+        let stream = match &self.stream.kind {
+            Kind::Ring(_) => return self.receive_on_ring(buffer, bytes_max).await,
+            Kind::Glommio(stream) => stream,
+        };
         let filled = buffer.len();
         buffer.resize(filled + bytes_max, 0);
         let received =
-            poll_fn(|context| Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut buffer[filled..])).await;
+            poll_fn(|context| Pin::new(&mut *stream.borrow_mut()).poll_read(context, &mut buffer[filled..])).await;
         buffer.truncate(filled + *received.as_ref().unwrap_or(&0));
         received
+    }
+
+    async fn receive_on_ring(&self, buffer: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
+        let is_drained = &self.stream.is_drained;
+        loop {
+            if is_drained.get() {
+                reactor::ready(self.socket, Readiness::Readable).await?;
+                is_drained.set(false);
+            }
+            buffer.reserve(bytes_max);
+            let target = buffer.chunk_mut().as_mut_ptr();
+            // SAFETY: the buffer has reserved this many bytes behind what it holds; the socket is open.
+            let received = unsafe { libc::recv(self.socket, target.cast(), bytes_max, libc::MSG_DONTWAIT) };
+            if received >= 0 {
+                let received = received as usize;
+                // SAFETY: the kernel has filled so many of the reserved bytes.
+                unsafe { buffer.advance_mut(received) };
+                is_drained.set(received < bytes_max);
+                return Ok(received);
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::WouldBlock => is_drained.set(true),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            }
+        }
     }
 
     /// Sends all parts in order and takes them out of the queue as they go.
@@ -171,10 +276,13 @@ impl Stream {
             };
             match sent {
                 Ok(count) => drop_sent(parts, count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let count = self.send_some(&parts[0]).await?;
-                    drop_sent(parts, count);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match &self.stream.kind {
+                    Kind::Ring(_) => reactor::ready(self.socket, Readiness::Writable).await?,
+                    Kind::Glommio(stream) => {
+                        let count = send_some(stream, &parts[0]).await?;
+                        drop_sent(parts, count);
+                    }
+                },
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -190,6 +298,7 @@ impl Stream {
 
     /// Says that nothing more will be sent.
     pub fn shut_down_sending(&self) {
+        // An error means that the peer was faster.
         let _ = nix::sys::socket::shutdown(self.socket, nix::sys::socket::Shutdown::Write);
     }
 
@@ -229,22 +338,22 @@ impl Stream {
             sent => Ok(sent as usize),
         }
     }
+}
 
-    /// Waits for room by sending the next few bytes through the reactor.
-    async fn send_some(&self, part: &Part) -> io::Result<usize> {
-        if let Some(memory) = part.memory() {
-            return self.send_bytes(&memory[..PROBE_BYTES.min(memory.len())]).await;
-        }
-        let Part::File(range) = part else { unreachable!("what is not memory is a file") };
-        let mut bytes = [0; PROBE_BYTES];
-        let count = PROBE_BYTES.min((range.limit - range.start) as usize);
-        range.file.read_exact_at(&mut bytes[..count], range.start)?;
-        self.send_bytes(&bytes[..count]).await
+/// Waits for room by sending the next few bytes through glommio, which offers no other way.
+async fn send_some(stream: &RefCell<TcpStream>, part: &Part) -> io::Result<usize> {
+    if let Some(memory) = part.memory() {
+        return send_bytes(stream, &memory[..PROBE_BYTES.min(memory.len())]).await;
     }
+    let Part::File(range) = part else { unreachable!("what is not memory is a file") };
+    let mut bytes = [0; PROBE_BYTES];
+    let count = PROBE_BYTES.min((range.limit - range.start) as usize);
+    range.file.read_exact_at(&mut bytes[..count], range.start)?;
+    send_bytes(stream, &bytes[..count]).await
+}
 
-    async fn send_bytes(&self, bytes: &[u8]) -> io::Result<usize> {
-        poll_fn(|context| Pin::new(&mut *self.stream.borrow_mut()).poll_write(context, bytes)).await
-    }
+async fn send_bytes(stream: &RefCell<TcpStream>, bytes: &[u8]) -> io::Result<usize> {
+    poll_fn(|context| Pin::new(&mut *stream.borrow_mut()).poll_write(context, bytes)).await
 }
 
 fn drop_sent(parts: &mut VecDeque<Part>, mut count: usize) {

@@ -1,8 +1,9 @@
 //! The ring that writes logs: vectored direct writes out of shared memory, followed by a flush in one submission.
 //!
-//! It is beside the reactor's own rings because those neither write out of memory that others read, nor link a flush
-//! to a write. One per core; its completions ring an eventfd which the reactor watches.
+//! On our own reactor this is the core's one ring. On glommio it is a second one, as glommio neither writes out of memory
+//! that others read nor links a flush to a write; its completions ring an eventfd which the executor watches.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -17,14 +18,11 @@ use slab::Slab;
 
 use crate::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
 use crate::file::DirectFile;
-use crate::wake::{eventfd_file, read_eventfd};
+use crate::reactor::{self, EventWait};
 
-/// Entries of the ring: a write and its flush for each log of the core, and flushes by timer. More than this at once
-/// is a fault of ours.
+/// Entries of a ring beside glommio: a write and its flush for each log of the core, and flushes by timer. More than
+/// this at once is a fault of ours.
 const RING_ENTRIES: u32 = 256;
-/// A blank block holds the last, partly filled block of a write. So many are kept for the next writes.
-const BLOCKS_KEPT: usize = 16;
-
 /// What a write is followed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
@@ -45,54 +43,45 @@ pub struct RingCounts {
     pub bytes_padding: u64,
 }
 
-/// A chain of operations in the kernel's hands. All memory that it refers to stays here until its last completion.
+/// What the kernel uses until a write has ended.
+struct Kept {
+    _parts: Vec<SlabSlice>,
+    _iovecs: Box<[libc::iovec]>,
+    /// A copy of the last, partly filled block.
+    _tail: Option<SlabWriter>,
+    _file: Arc<DirectFile>,
+}
+
+/// A chain of operations in the hands of a ring of our own beside glommio.
 struct Operation {
     /// Completions still to come.
     pending: u32,
-    result: io::Result<()>,
-    /// Bytes that the write must report.
-    bytes: usize,
+    outcomes: Vec<(bool, i32)>,
     waker: Option<Waker>,
-    _parts: Vec<SlabSlice>,
-    _iovecs: Box<[libc::iovec]>,
-    tail: Option<SlabWriter>,
-    _file: Arc<DirectFile>,
+    _kept: Box<dyn Any>,
+}
+
+struct OwnRing {
+    ring: RefCell<IoUring>,
+    operations: RefCell<Slab<Operation>>,
+    event: EventFd,
 }
 
 /// The ring of one core.
 pub struct WriteRing {
-    ring: RefCell<IoUring>,
-    operations: RefCell<Slab<Operation>>,
-    blocks: RefCell<Vec<SlabWriter>>,
+    /// On glommio only.
+    own: Option<Rc<OwnRing>>,
     counts: Cell<RingCounts>,
-    event: EventFd,
 }
 
-const FLUSH_BIT: u64 = 1 << 63;
+/// Marks the completions of all but the first entry of a chain.
+const LATER_BIT: u64 = 1 << 63;
 
 impl WriteRing {
-    /// Makes the ring of this core and starts the task that takes its completions.
+    /// Makes the ring of this core.
     pub fn start() -> io::Result<Rc<WriteRing>> {
-        let ring = IoUring::builder().setup_coop_taskrun().build(RING_ENTRIES)?;
-        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
-        ring.submitter().register_eventfd(event.as_raw_fd())?;
-        let watch = eventfd_file(event.as_raw_fd())?;
-        let ring = Rc::new(WriteRing {
-            ring: RefCell::new(ring),
-            operations: RefCell::new(Slab::new()),
-            blocks: RefCell::new(Vec::new()),
-            counts: Cell::new(RingCounts::default()),
-            event,
-        });
-        let completed = Rc::downgrade(&ring);
-        crate::spawn(async move {
-            loop {
-                read_eventfd(&watch).await;
-                let Some(ring) = completed.upgrade() else { return };
-                ring.complete();
-            }
-        });
-        Ok(ring)
+        let own = if reactor::is_ring() { None } else { Some(OwnRing::start()?) };
+        Ok(Rc::new(WriteRing { own, counts: Cell::new(RingCounts::default()) }))
     }
 
     pub fn counts(&self) -> RingCounts {
@@ -110,120 +99,151 @@ impl WriteRing {
         parts: Vec<SlabSlice>,
         flush: Flush,
     ) -> io::Result<()> {
-        let key = self.submit_write(file, offset, parts, flush)?;
-        self.finished(key).await
-    }
-
-    /// Makes all earlier completed writes of the file durable.
-    pub async fn flush(&self, file: &Arc<DirectFile>) -> io::Result<()> {
-        let key = self.insert(Operation {
-            pending: 1,
-            result: Ok(()),
-            bytes: 0,
-            waker: None,
-            _parts: Vec::new(),
-            _iovecs: Box::new([]),
-            tail: None,
-            _file: file.clone(),
-        });
-        self.push(&[fdatasync(file, key)])?;
-        let mut counts = self.counts.get();
-        counts.flushes += 1;
-        self.counts.set(counts);
-        self.finished(key).await
-    }
-
-    fn submit_write(
-        &self,
-        file: &Arc<DirectFile>,
-        offset: u64,
-        parts: Vec<SlabSlice>,
-        flush: Flush,
-    ) -> io::Result<usize> {
         assert!(offset.is_multiple_of(BLOCK_BYTES as u64), "a write at {offset} is not at the beginning of a block");
-        let (iovecs, tail, bytes) = self.iovecs(&parts)?;
-        let iovecs = iovecs.into_boxed_slice();
-        let mut write = opcode::Writev::new(types::Fd(file.as_raw_fd()), iovecs.as_ptr(), iovecs.len() as u32)
-            .offset(offset)
-            .build();
+        let (iovecs, tail, bytes) = iovecs(&parts)?;
         let padding = bytes - parts.iter().map(|part| part.len()).sum::<usize>();
-        let key = self.insert(Operation {
-            pending: if flush == Flush::Data { 2 } else { 1 },
-            result: Ok(()),
-            bytes,
-            waker: None,
-            _parts: parts,
-            _iovecs: iovecs,
-            tail,
-            _file: file.clone(),
-        });
+        let descriptor = types::Fd(file.as_raw_fd());
+        let write = opcode::Writev::new(descriptor, iovecs.as_ptr(), iovecs.len() as u32).offset(offset).build();
+        let kept = Kept { _parts: parts, _iovecs: iovecs, _tail: tail, _file: file.clone() };
         let mut counts = self.counts.get();
         counts.writes += 1;
         counts.bytes_written += bytes as u64;
         counts.bytes_padding += padding as u64;
-        write = write.user_data(key as u64);
-        match flush {
-            Flush::None => self.push(&[write])?,
-            Flush::Data => {
-                counts.flushes += 1;
-                self.push(&[write.flags(squeue::Flags::IO_LINK), fdatasync(file, key)])?;
-            }
-        }
+        counts.flushes += u64::from(flush == Flush::Data);
         self.counts.set(counts);
-        Ok(key)
-    }
-
-    /// The memory of the parts, with a copy of the last block if it is only partly filled.
-    fn iovecs(&self, parts: &[SlabSlice]) -> io::Result<(Vec<libc::iovec>, Option<SlabWriter>, usize)> {
-        let mut iovecs = Vec::with_capacity(parts.len() + 1);
-        let mut tail = None;
-        let mut bytes = 0;
-        for (at, part) in parts.iter().enumerate() {
-            let whole = part.len() / BLOCK_BYTES * BLOCK_BYTES;
-            let aligned = (part.as_ptr() as usize).is_multiple_of(BLOCK_BYTES);
-            assert!(aligned, "part {at} of a write does not start at a block");
-            if whole > 0 {
-                iovecs.push(libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: whole });
+        let outcomes = match flush {
+            Flush::None => self.submit(&[write], Box::new(kept)).await?,
+            Flush::Data => {
+                let linked = write.flags(squeue::Flags::IO_LINK);
+                self.submit(&[linked, fdatasync(file)], Box::new(kept)).await?
             }
-            bytes += whole;
-            if whole < part.len() {
-                assert!(at + 1 == parts.len(), "only the last part of a write may end within a block");
-                let block = self.tail_block(&part[whole..])?;
-                let slice = block.slice(0..BLOCK_BYTES);
-                iovecs.push(libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: BLOCK_BYTES });
-                tail = Some(block);
-                bytes += BLOCK_BYTES;
-            }
-        }
-        assert!(bytes > 0, "an empty write");
-        Ok((iovecs, tail, bytes))
-    }
-
-    fn tail_block(&self, content: &[u8]) -> io::Result<SlabWriter> {
-        let kept = self.blocks.borrow_mut().pop();
-        let mut block = match kept.and_then(|block| SlabWriter::reuse(block.finish())) {
-            Some(block) => block,
-            None => SlabWriter::allocate(BLOCK_BYTES)?,
         };
-        block.write(BLOCK_BYTES, |target| {
-            target[..content.len()].copy_from_slice(content);
-            target[content.len()..].fill(0);
+        check(&outcomes, Some(bytes))
+    }
+
+    /// Makes all earlier completed writes of the file durable.
+    pub async fn flush(&self, file: &Arc<DirectFile>) -> io::Result<()> {
+        let mut counts = self.counts.get();
+        counts.flushes += 1;
+        self.counts.set(counts);
+        let outcomes = self.submit(&[fdatasync(file)], Box::new(file.clone())).await?;
+        check(&outcomes, None)
+    }
+
+    /// Results of a chain, in the order of its entries: a failed one cancels those behind it.
+    async fn submit(&self, entries: &[squeue::Entry], keep: Box<dyn Any>) -> io::Result<Vec<i32>> {
+        let Some(own) = &self.own else {
+            let chain = reactor::submit(entries, keep).expect("on our own reactor");
+            return Ok(chain.await.into_iter().map(|outcome| outcome.0).collect());
+        };
+        own.submit(entries, keep).await
+    }
+}
+
+/// The memory of the parts, with a copy of the last block if it is only partly filled.
+fn iovecs(parts: &[SlabSlice]) -> io::Result<(Box<[libc::iovec]>, Option<SlabWriter>, usize)> {
+    let mut iovecs = Vec::with_capacity(parts.len() + 1);
+    let mut tail = None;
+    let mut bytes = 0;
+    for (at, part) in parts.iter().enumerate() {
+        let whole = part.len() / BLOCK_BYTES * BLOCK_BYTES;
+        let aligned = (part.as_ptr() as usize).is_multiple_of(BLOCK_BYTES);
+        assert!(aligned, "part {at} of a write does not start at a block");
+        if whole > 0 {
+            iovecs.push(libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: whole });
+        }
+        bytes += whole;
+        if whole < part.len() {
+            assert!(at + 1 == parts.len(), "only the last part of a write may end within a block");
+            let block = tail_block(&part[whole..])?;
+            let slice = block.slice(0..BLOCK_BYTES);
+            iovecs.push(libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: BLOCK_BYTES });
+            tail = Some(block);
+            bytes += BLOCK_BYTES;
+        }
+    }
+    assert!(bytes > 0, "an empty write");
+    Ok((iovecs.into_boxed_slice(), tail, bytes))
+}
+
+fn tail_block(content: &[u8]) -> io::Result<SlabWriter> {
+    let mut block = SlabWriter::allocate_small(BLOCK_BYTES)?;
+    block.write(BLOCK_BYTES, |target| {
+        target[..content.len()].copy_from_slice(content);
+        target[content.len()..].fill(0);
+    });
+    Ok(block)
+}
+
+/// The first failure of a chain; a write must have written `bytes`.
+fn check(outcomes: &[i32], bytes: Option<usize>) -> io::Result<()> {
+    // A flush that was cancelled because its write failed must not hide why the write failed.
+    for outcome in outcomes {
+        if *outcome < 0 && *outcome != -libc::ECANCELED {
+            return Err(io::Error::from_raw_os_error(-outcome));
+        }
+    }
+    if let Some(bytes) = bytes
+        && outcomes[0] as usize != bytes
+    {
+        let text = format!("{} of {bytes} bytes were written", outcomes[0]);
+        return Err(io::Error::new(io::ErrorKind::WriteZero, text));
+    }
+    match outcomes.iter().find(|outcome| **outcome < 0) {
+        Some(outcome) => Err(io::Error::from_raw_os_error(-outcome)),
+        None => Ok(()),
+    }
+}
+
+fn fdatasync(file: &DirectFile) -> squeue::Entry {
+    opcode::Fsync::new(types::Fd(file.as_raw_fd())).flags(types::FsyncFlags::DATASYNC).build()
+}
+
+impl OwnRing {
+    fn start() -> io::Result<Rc<OwnRing>> {
+        let ring = IoUring::builder().setup_coop_taskrun().build(RING_ENTRIES)?;
+        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
+        ring.submitter().register_eventfd(event.as_raw_fd())?;
+        let watch = EventWait::new(event.as_raw_fd())?;
+        let own = Rc::new(OwnRing { ring: RefCell::new(ring), operations: RefCell::default(), event });
+        let completed = Rc::downgrade(&own);
+        crate::spawn(async move {
+            while watch.rung().await.is_ok() {
+                let Some(own) = completed.upgrade() else { return };
+                own.complete();
+            }
         });
-        Ok(block)
+        Ok(own)
     }
 
-    fn insert(&self, operation: Operation) -> usize {
-        let mut operations = self.operations.borrow_mut();
-        assert!(operations.len() * 2 < RING_ENTRIES as usize, "{} writes at once", operations.len());
-        operations.insert(operation)
+    async fn submit(&self, entries: &[squeue::Entry], keep: Box<dyn Any>) -> io::Result<Vec<i32>> {
+        let operation = Operation { pending: entries.len() as u32, outcomes: Vec::new(), waker: None, _kept: keep };
+        let key = {
+            let mut operations = self.operations.borrow_mut();
+            assert!(operations.len() * 2 < RING_ENTRIES as usize, "{} writes at once", operations.len());
+            operations.insert(operation)
+        };
+        self.push(entries, key)?;
+        poll_fn(|context| {
+            let mut operations = self.operations.borrow_mut();
+            if operations[key].pending > 0 {
+                operations[key].waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            let mut outcomes = operations.remove(key).outcomes;
+            outcomes.sort_by_key(|(is_flush, _)| *is_flush);
+            Poll::Ready(Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect()))
+        })
+        .await
     }
 
-    fn push(&self, entries: &[squeue::Entry]) -> io::Result<()> {
+    fn push(&self, entries: &[squeue::Entry], key: usize) -> io::Result<()> {
         let mut ring = self.ring.borrow_mut();
-        {
-            let mut queue = ring.submission();
+        for (at, entry) in entries.iter().enumerate() {
+            let later = if at > 0 { LATER_BIT } else { 0 };
+            let entry = entry.clone().user_data(key as u64 | later);
             // SAFETY: all that the entries refer to is held by their operation until its completions came.
-            unsafe { queue.push_multiple(entries) }.expect("the ring has room: operations are bounded");
+            unsafe { ring.submission().push(&entry) }.expect("the ring has room: operations are bounded");
         }
         loop {
             match ring.submit() {
@@ -238,15 +258,9 @@ impl WriteRing {
         let mut ring = self.ring.borrow_mut();
         let mut operations = self.operations.borrow_mut();
         for entry in ring.completion() {
-            let key = (entry.user_data() & !FLUSH_BIT) as usize;
-            let is_flush = entry.user_data() & FLUSH_BIT != 0;
-            let operation = &mut operations[key];
+            let operation = &mut operations[(entry.user_data() & !LATER_BIT) as usize];
             operation.pending -= 1;
-            let outcome = outcome(entry.result(), is_flush, operation.bytes);
-            // A flush that was cancelled because its write failed must not hide why the write failed.
-            if operation.result.is_ok() {
-                operation.result = outcome;
-            }
+            operation.outcomes.push((entry.user_data() & LATER_BIT != 0, entry.result()));
             if operation.pending == 0
                 && let Some(waker) = operation.waker.take()
             {
@@ -254,28 +268,9 @@ impl WriteRing {
             }
         }
     }
-
-    async fn finished(&self, key: usize) -> io::Result<()> {
-        poll_fn(|context| {
-            let mut operations = self.operations.borrow_mut();
-            if operations[key].pending > 0 {
-                operations[key].waker = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-            let operation = operations.remove(key);
-            if let Some(block) = operation.tail {
-                let mut blocks = self.blocks.borrow_mut();
-                if blocks.len() < BLOCKS_KEPT {
-                    blocks.push(block);
-                }
-            }
-            Poll::Ready(operation.result)
-        })
-        .await
-    }
 }
 
-impl Drop for WriteRing {
+impl Drop for OwnRing {
     fn drop(&mut self) {
         // Ends the completion task, which holds no strong reference. The kernel may still write out of the memory of
         // pending operations: leak it then, the process is about to end.
@@ -285,23 +280,6 @@ impl Drop for WriteRing {
             std::mem::forget(operations);
         }
     }
-}
-
-fn fdatasync(file: &DirectFile, key: usize) -> squeue::Entry {
-    opcode::Fsync::new(types::Fd(file.as_raw_fd()))
-        .flags(types::FsyncFlags::DATASYNC)
-        .build()
-        .user_data(key as u64 | FLUSH_BIT)
-}
-
-fn outcome(result: i32, is_flush: bool, bytes: usize) -> io::Result<()> {
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
-    if !is_flush && result as usize != bytes {
-        return Err(io::Error::new(io::ErrorKind::WriteZero, format!("{result} of {bytes} bytes were written")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! Whoever has something for a core publishes it first and rings then. A core that is awake is not rung: it says when
 //! it is about to sleep and looks once more after saying so, so nothing published is missed.
 
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-use glommio::io::BufferedFile;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::reactor::EventWait;
 
 /// The bell of one core; shared by all who may ring it.
 #[derive(Debug)]
@@ -39,14 +40,14 @@ impl Bell {
 /// The core's side of its bell.
 pub(crate) struct Listener {
     bell: Arc<Bell>,
-    file: BufferedFile,
+    event: EventWait,
 }
 
 impl Listener {
     /// Binds the bell to the reactor of the current core.
     pub(crate) fn new(bell: Arc<Bell>) -> std::io::Result<Listener> {
-        let file = eventfd_file(bell.raw())?;
-        Ok(Listener { bell, file })
+        let event = EventWait::new(bell.raw())?;
+        Ok(Listener { bell, event })
     }
 
     /// Waits until the bell rings, unless `idle` says that something was published meanwhile.
@@ -57,22 +58,7 @@ impl Listener {
             self.bell.sleeping.store(false, Ordering::SeqCst);
             return;
         }
-        read_eventfd(&self.file).await;
+        self.event.rung().await.expect("an eventfd can be read");
         self.bell.sleeping.store(false, Ordering::SeqCst);
     }
-}
-
-/// A file over a duplicate of an eventfd, so that the reactor's own reads wait for it.
-pub(crate) fn eventfd_file(event: RawFd) -> std::io::Result<BufferedFile> {
-    // SAFETY: `event` is an open descriptor of the caller for the time of this call; the duplicate is ours alone.
-    let duplicate: OwnedFd = unsafe { std::os::fd::BorrowedFd::borrow_raw(event) }.try_clone_to_owned()?;
-    // SAFETY: the duplicate is open and its ownership passes to the file.
-    Ok(unsafe { BufferedFile::from_raw_fd(duplicate.into_raw_fd()) })
-}
-
-/// Waits until the eventfd was written to, and resets it.
-pub(crate) async fn read_eventfd(file: &BufferedFile) {
-    const COUNTER_BYTES: usize = 8;
-    let read = file.read_at(0, COUNTER_BYTES).await;
-    assert!(read.is_ok_and(|counter| counter.len() == COUNTER_BYTES), "an eventfd read gives its counter");
 }

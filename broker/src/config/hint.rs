@@ -1,13 +1,14 @@
 //! "Did you mean …?": the known name nearest to a wrong one.
 
 /// The name of `known` with the fewest letters to change, if that is at most a third of the letters (two for short
-/// names). Capitals do not count, since a wrong capital is the commonest mistake.
+/// names). Capitals do not count, since a wrong capital is the commonest mistake; of equally near names the one that
+/// goes on where the wrong one ends is meant.
 pub(super) fn nearest<'k>(wrong: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let wrong = wrong.to_ascii_lowercase();
     let limit = (wrong.chars().count() / 3).max(2);
     let (distance, name) = known
         .map(|name| (edit_distance(&wrong, &name.to_ascii_lowercase()), name))
-        .min_by_key(|(distance, _)| *distance)?;
+        .min_by_key(|(distance, name)| (*distance, !name.to_ascii_lowercase().starts_with(&wrong)))?;
     (distance <= limit).then_some(name)
 }
 
@@ -47,10 +48,10 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_near() {
-        let known = ["brokerIP1", "listenPort", "brokerName"];
+        let known = ["brokerId", "brokerIP1", "listenPort", "brokerName"];
         for (wrong, name) in [
             ("brokerIp1", Some("brokerIP1")),
-            ("brokerIp", Some("brokerIP1")),
+            ("brokerIP", Some("brokerIP1")),
             ("listenport", Some("listenPort")),
             ("lisenPrt", Some("listenPort")),
             ("somethingElse", None),

@@ -1,0 +1,147 @@
+//! What turns a core: tasks, timers, and waiting for descriptors.
+//!
+//! There are two. `ring` is our own, one io_uring a core; it is the default. `glommio` runs the same crates on glommio,
+//! for comparison. All above this module sees the functions here only.
+
+mod glommio;
+mod pool;
+mod ring;
+mod tick;
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use io_uring::squeue;
+
+use crate::core::Share;
+
+/// Which reactor the cores of a process run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reactor {
+    /// One io_uring a core, made for this program.
+    #[default]
+    Ring,
+    /// glommio's executor.
+    Glommio,
+}
+
+/// The variable that names the reactor: `ring` or `glommio`.
+const REACTOR_VARIABLE: &str = "RINGMQ_REACTOR";
+
+impl Reactor {
+    /// As the environment says; the default where it says nothing that is known.
+    pub fn of_environment() -> Reactor {
+        match std::env::var(REACTOR_VARIABLE).as_deref() {
+            Ok("glommio") => Reactor::Glommio,
+            _ => Reactor::Ring,
+        }
+    }
+}
+
+thread_local! {
+    static TURNING: Cell<Option<Reactor>> = const { Cell::new(None) };
+}
+
+fn turning() -> Reactor {
+    TURNING.get().expect("this is called on a core")
+}
+
+/// Runs a future on a reactor of the calling thread, which is pinned to a CPU if one is named.
+pub(crate) fn run<T: 'static>(
+    reactor: Reactor,
+    cpu: Option<usize>,
+    name: &str,
+    main: impl Future<Output = T> + 'static,
+) -> io::Result<T> {
+    assert!(TURNING.get().is_none(), "a thread is one core at most");
+    TURNING.set(Some(reactor));
+    let outcome = match reactor {
+        Reactor::Ring => ring::run(cpu, main),
+        Reactor::Glommio => glommio::run(cpu, name, main),
+    };
+    TURNING.set(None);
+    outcome
+}
+
+pub(crate) fn spawn(share: Share, future: impl Future<Output = ()> + 'static) {
+    match turning() {
+        Reactor::Ring => ring::spawn(share, future),
+        Reactor::Glommio => glommio::spawn(share, future),
+    }
+}
+
+pub(crate) async fn yield_if_needed() {
+    match turning() {
+        Reactor::Ring => ring::yield_if_needed().await,
+        Reactor::Glommio => glommio::yield_if_needed().await,
+    }
+}
+
+pub(crate) async fn sleep(span: Duration) {
+    match turning() {
+        Reactor::Ring => ring::sleep(span).await,
+        Reactor::Glommio => glommio::sleep(span).await,
+    }
+}
+
+pub(crate) async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    match turning() {
+        Reactor::Ring => pool::run(call).await,
+        Reactor::Glommio => glommio::blocking(call).await,
+    }
+}
+
+/// Which readiness of a descriptor is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    Readable,
+    Writable,
+}
+
+/// Waits until a descriptor is ready, or broken. Only on our own reactor.
+pub(crate) async fn ready(descriptor: RawFd, readiness: Readiness) -> io::Result<()> {
+    ring::ready(descriptor, readiness).await
+}
+
+/// Gives a chain of operations to the kernel and waits for all of them; what they refer to is kept until then, also if
+/// the waiting is given up. `None` where the reactor cannot: the caller needs a ring of its own.
+pub(crate) fn submit(entries: &[squeue::Entry], keep: Box<dyn std::any::Any>) -> Option<ring::Chain> {
+    (turning() == Reactor::Ring).then(|| ring::submit(entries, keep))
+}
+
+pub(crate) fn is_ring() -> bool {
+    turning() == Reactor::Ring
+}
+
+/// An eventfd that this core waits for.
+pub(crate) struct EventWait {
+    #[expect(dead_code, reason = "keeps the descriptor open for the ring's waits")]
+    descriptor: Option<OwnedFd>,
+    raw: RawFd,
+    file: Option<::glommio::io::BufferedFile>,
+}
+
+impl EventWait {
+    /// Waits on a duplicate of `event`.
+    pub(crate) fn new(event: RawFd) -> io::Result<EventWait> {
+        // SAFETY: `event` is an open descriptor of the caller for the time of this call.
+        let duplicate = unsafe { BorrowedFd::borrow_raw(event) }.try_clone_to_owned()?;
+        Ok(match turning() {
+            Reactor::Ring => EventWait { raw: duplicate.as_raw_fd(), descriptor: Some(duplicate), file: None },
+            Reactor::Glommio => {
+                EventWait { raw: duplicate.as_raw_fd(), descriptor: None, file: Some(glommio::file(duplicate)) }
+            }
+        })
+    }
+
+    /// Waits until the eventfd was written to, and resets it.
+    pub(crate) async fn rung(&self) -> io::Result<()> {
+        match &self.file {
+            Some(file) => glommio::read_event(file).await,
+            None => ring::read_event(self.raw).await,
+        }
+    }
+}

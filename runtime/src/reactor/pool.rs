@@ -1,0 +1,63 @@
+//! Helper threads for calls that block, shared by all cores of the process.
+
+use std::future::poll_fn;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::task::{Poll, Waker};
+
+/// Calls that block at once. More wait their turn.
+const THREADS: usize = 4;
+
+type Call = Box<dyn FnOnce() + Send>;
+
+static CALLS: LazyLock<Sender<Call>> = LazyLock::new(|| {
+    let (sender, receiver) = channel::<Call>();
+    let receiver = Arc::new(Mutex::new(receiver));
+    for number in 0..THREADS {
+        let receiver = receiver.clone();
+        std::thread::Builder::new()
+            .name(format!("helper-{number}"))
+            .spawn(move || work(&receiver))
+            .expect("a few more threads can be started");
+    }
+    sender
+});
+
+fn work(calls: &Mutex<Receiver<Call>>) {
+    loop {
+        let call = calls.lock().expect("nobody panics while waiting for a call").recv();
+        let Ok(call) = call else { return };
+        call();
+    }
+}
+
+struct Slot<T> {
+    result: Option<T>,
+    waker: Option<Waker>,
+}
+
+/// Runs a call on a helper thread and waits for its result.
+pub(super) async fn run<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
+    let filling = slot.clone();
+    let work = move || {
+        let result = call();
+        let mut slot = filling.lock().expect("nobody panics with a slot");
+        slot.result = Some(result);
+        if let Some(waker) = slot.waker.take() {
+            waker.wake();
+        }
+    };
+    CALLS.send(Box::new(work)).expect("the helpers live as long as the process");
+    poll_fn(|context| {
+        let mut slot = slot.lock().expect("nobody panics with a slot");
+        match slot.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                slot.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
