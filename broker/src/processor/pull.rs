@@ -63,7 +63,12 @@ pub(crate) async fn pull(core: Rc<Core>, request: Request) -> Outcome {
         pull.detach();
         core.waits.wait(pull.topic.name(), pull.queue, pull.wanted.clone(), remaining.min(LOOK_AGAIN)).await;
         // Topic, group and subscription may be others by now.
+        let before = pull.wanted.clone();
         pull = admit(&core, pull.header).await?;
+        if pull.wanted.sub_version != before.sub_version && !pull.header.has(PULL_FLAG_SUBSCRIPTION) {
+            // The client would look at messages of this answer by what it wanted when it asked: it asks again instead.
+            return Ok(pull.ask_again(&core));
+        }
     }
 }
 
@@ -253,6 +258,11 @@ impl Pull {
     fn empty(&self, core: &Rc<Core>, from: u64) -> Answer {
         let code = if from == 0 { ResponseCode::PULL_NOT_FOUND } else { ResponseCode::PULL_OFFSET_MOVED };
         self.answer(core, code, QueueOffset::ZERO, "NO_MESSAGE_IN_QUEUE")
+    }
+
+    fn ask_again(&self, core: &Rc<Core>) -> Answer {
+        let from = QueueOffset(self.header.queue_offset.max(0) as u64);
+        self.answer(core, ResponseCode::PULL_RETRY_IMMEDIATELY, from, "SUBSCRIPTION_CHANGED")
     }
 
     fn moved(&self, core: &Rc<Core>, to: QueueOffset) -> Answer {

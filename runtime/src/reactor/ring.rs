@@ -12,10 +12,8 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Poll, Waker};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use async_task::Runnable;
@@ -57,7 +55,8 @@ struct Operation {
 
 /// What threads other than the core's own may touch.
 struct Others {
-    thread: ThreadId,
+    /// Tells the core's own thread from all others, see [`thread_token`].
+    thread: usize,
     woken: SegQueue<Runnable>,
     event: EventFd,
     sleeping: AtomicBool,
@@ -71,13 +70,22 @@ struct Core {
     timers: RefCell<BTreeMap<(Instant, u64), Waker>>,
     next_timer: Cell<u64>,
     slice_began: Cell<Instant>,
-    others: Arc<Others>,
+    /// Lives as long as the process: wakers on other threads may outlive the core.
+    others: &'static Others,
     /// Where the kernel puts the counter of the eventfd. Lives as long as the ring.
     counter: Box<Cell<u64>>,
 }
 
 thread_local! {
     static CORE: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
+}
+
+/// A number that no other living thread has: cheaper than the thread's id, which is asked at every wake.
+fn thread_token() -> usize {
+    thread_local! {
+        static TOKEN: u8 = const { 0 };
+    }
+    TOKEN.with(|token| std::ptr::from_ref(token) as usize)
 }
 
 fn core() -> Rc<Core> {
@@ -111,10 +119,9 @@ pub(super) fn run<T: 'static>(cpu: Option<usize>, main: impl Future<Output = T> 
 }
 
 pub(super) fn spawn(share: Share, future: impl Future<Output = ()> + 'static) {
-    let core = core();
-    let others = core.others.clone();
+    let others = CORE.with_borrow(|core| core.as_ref().expect("this is called on a core").others);
     let schedule = move |runnable: Runnable| {
-        if std::thread::current().id() == others.thread {
+        if thread_token() == others.thread {
             CORE.with_borrow(|core| {
                 // A task that is woken while the core ends is dropped with it.
                 if let Some(core) = core {
@@ -156,12 +163,12 @@ impl Core {
             timers: RefCell::default(),
             next_timer: Cell::new(0),
             slice_began: Cell::new(Instant::now()),
-            others: Arc::new(Others {
-                thread: std::thread::current().id(),
+            others: Box::leak(Box::new(Others {
+                thread: thread_token(),
                 woken: SegQueue::new(),
                 event: EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?,
                 sleeping: AtomicBool::new(false),
-            }),
+            })),
             counter: Box::new(Cell::new(0)),
         })
     }
