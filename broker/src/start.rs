@@ -239,20 +239,10 @@ async fn lead(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError> {
     }
     report_damage(&reports);
     load_tables(core, boot).await?;
-    let listen = |address| Listener::bind(address).map_err(|source| BrokerError::Listen { address, source });
-    let listener = listen(boot.listen)?;
-    let fast_listener = fast_port(boot.listen.port()).and_then(|port| {
-        let address = SocketAddr::new(boot.listen.ip(), port);
-        let warn = |error| {
-            crate::log::warn(format_args!(
-                "the second port {port}, which only clients of old use, is not served: {error}"
-            ));
-        };
-        Listener::bind(address).map_err(warn).ok()
-    });
-    for listener in [Some(listener), fast_listener].into_iter().flatten() {
-        accept(core, listener);
-    }
+    let listener =
+        Listener::bind(boot.listen).map_err(|source| BrokerError::Listen { address: boot.listen, source })?;
+    accept(core, listener);
+    serve_fast_port(core, boot.listen);
     let registration = core.tables().registration.clone();
     registration.start(core).await;
     banner::print(core, boot, &reports);
@@ -273,6 +263,22 @@ fn report_damage(reports: &[RecoveryReport]) {
             ));
         }
     }
+}
+
+/// Serves the second port too, as soon as it is free. Few clients use it, so nobody waits for it.
+fn serve_fast_port(core: &Rc<Core>, listen: SocketAddr) {
+    let Some(port) = fast_port(listen.port()) else { return };
+    let address = SocketAddr::new(listen.ip(), port);
+    let core = core.clone();
+    runtime::spawn_background(async move {
+        let free = runtime::blocking(move || net::probe(address)).await;
+        match free.and_then(Listener::bind) {
+            Ok(listener) => accept(&core, listener),
+            Err(error) => crate::log::warn(format_args!(
+                "the second port {port}, which only clients of old use, is not served: {error}"
+            )),
+        }
+    });
 }
 
 fn fast_port(port: u16) -> Option<u16> {

@@ -52,8 +52,9 @@ pub(crate) async fn serve(
     stop: Arc<StopSignal>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Failure> {
-    let listener =
-        Listener::bind(address).map_err(|error| listen_failure(address, "--listen or listenPort", &error))?;
+    let cannot_listen = |error: std::io::Error| listen_failure(address, "--listen or listenPort", &error);
+    let address = runtime::blocking(move || runtime::net::probe(address)).await.map_err(cannot_listen)?;
+    let listener = Listener::bind(address).map_err(cannot_listen)?;
     let nameserver =
         Nameserver::start(config, listener).await.map_err(|error| Failure::new(Exit::Store, error.to_string()))?;
     ready(nameserver.local_address());

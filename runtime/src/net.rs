@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener, TcpStre
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_lite::{AsyncRead, AsyncWrite};
@@ -72,9 +73,22 @@ enum ListenSocket {
     Glommio(TcpListener),
 }
 
-/// Whether one could listen on an address now; a port of 0 is replaced by a free one.
+/// How long [`probe`] waits for a port to become free. The kernel takes the rings of a killed process apart after the
+/// process is gone, and its listening socket with them: some milliseconds later, more on a busy machine.
+const PORT_FREE_TIME_MAX: Duration = Duration::from_secs(2);
+const PORT_FREE_LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Whether one could listen on an address now, or soon; a port of 0 is replaced by a free one. Blocks.
 pub fn probe(address: SocketAddr) -> io::Result<SocketAddr> {
-    StdListener::bind(address)?.local_addr()
+    let until = Instant::now() + PORT_FREE_TIME_MAX;
+    loop {
+        match StdListener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(PORT_FREE_LOOK_EVERY);
+            }
+            outcome => return outcome?.local_addr(),
+        }
+    }
 }
 
 /// The address that other hosts most likely reach this one at: of the first interface that is up and is not the
