@@ -41,6 +41,8 @@ pub(crate) enum Program {
     },
     /// Look at and change a running cluster; also called mqadmin.
     Admin(AdminArguments),
+    /// Measure a broker, this one or another of the protocol.
+    Bench(bench::Args),
     /// Print the version of this program and of the protocol.
     Version,
     /// Print a completion script for a shell.
@@ -76,6 +78,7 @@ mod tests {
     fn commands_are_read() {
         for line in [
             "ringmq version",
+            "ringmq bench send --broker 127.0.0.1:10911",
             "ringmq dev",
             "ringmq dev --dir d --namesrv-listen 127.0.0.1:1 --broker-listen 127.0.0.1:2 --cores 2 --logs 4 brokerName=b",
             "ringmq broker -c broker.conf -n 127.0.0.1:9876 listenPort=10911",

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Program::Namesrv(arguments) => namesrv::run(&arguments),
         Program::Config { command } => config::run(&command),
         Program::Admin(arguments) => admin::run(arguments),
+        Program::Bench(arguments) => return measure(arguments),
         Program::Version => print(&version()),
         Program::Completions { shell } => print(&completions(shell)),
     };
@@ -48,6 +49,17 @@ fn main() -> ExitCode {
         Err(failure) => {
             failure.print();
             ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+/// Its exit codes tell a faulty or void run from a clean one.
+fn measure(arguments: bench::Args) -> ExitCode {
+    match bench::run(arguments) {
+        Ok(outcome) => ExitCode::from(outcome.exit_code()),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
         }
     }
 }
