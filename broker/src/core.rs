@@ -285,26 +285,18 @@ impl Core {
         T: Send + 'static,
         Made: Future<Output = T> + 'static,
     {
-        let (sender, receiver) = once();
-        let gathered = Rc::new(RefCell::new((Vec::<(CoreId, T)>::new(), Some(sender))));
-        let cores = usize::from(self.placement.cores);
-        for to in self.placement.all_cores() {
-            let (core, work, gathered) = (self.clone(), work.clone(), gathered.clone());
-            runtime::spawn(async move {
-                let result = core.on(to, work).await;
-                let mut gathered = gathered.borrow_mut();
-                gathered.0.push((to, result));
-                if gathered.0.len() == cores
-                    && let Some(sender) = gathered.1.take()
-                {
-                    let _: () = OnceSender::send(sender, ());
-                }
-            });
+        let ask = |to| {
+            let (sender, receiver) = once();
+            let (core, work) = (self.clone(), work.clone());
+            runtime::spawn(async move { sender.send(core.on(to, work).await) });
+            receiver
+        };
+        let asked: Vec<_> = self.placement.all_cores().map(ask).collect();
+        let mut results = Vec::with_capacity(asked.len());
+        for receiver in asked {
+            results.push(receiver.receive().await.expect("each core answers or the process ends"));
         }
-        receiver.receive().await.expect("each core answers or the process ends");
-        let mut results = std::mem::take(&mut gathered.borrow_mut().0);
-        results.sort_by_key(|(core, _)| *core);
-        results.into_iter().map(|(_, result)| result).collect()
+        results
     }
 
     fn give<T: 'static>(&self, key: usize, result: T) {

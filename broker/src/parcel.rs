@@ -8,6 +8,9 @@ use transport::{ConnectionId, Outgoing};
 use crate::call::Call;
 use crate::core::Core;
 
+/// A step of another core's work.
+pub(crate) type Step = Box<dyn FnOnce(&Rc<Core>) + Send>;
+
 /// One thing sent from core to core.
 pub(crate) enum Parcel {
     /// A connection that another core accepted.
@@ -19,5 +22,5 @@ pub(crate) enum Parcel {
     /// A request of ours to a client of the receiving core, not to be answered.
     Send { connection: ConnectionId, outgoing: Outgoing },
     /// A step to be done on the receiving core.
-    Run(Box<dyn FnOnce(&Rc<Core>) + Send>),
+    Run(Step),
 }

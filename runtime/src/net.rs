@@ -416,7 +416,7 @@ mod tests {
                 server.send(&mut parts).await.expect("sent");
                 server.shut_down_sending();
             });
-            crate::clock::sleep(std::time::Duration::from_millis(50)).await;
+            crate::clock::sleep(Duration::from_millis(50)).await;
             let mut received = BytesMut::new();
             while client.receive(&mut received, 64 << 10).await.expect("received") > 0 {}
             assert!(received[..] == content[..], "{} of {} bytes", received.len(), content.len());

@@ -36,7 +36,9 @@ pub(crate) async fn offset_by_time(core: Rc<Core>, request: Request) -> Outcome 
         _ => Bound::Lower,
     };
     let offset = match queue_of(&core, &request)? {
-        Some(queue) => queue.offset_by_time(timestamp_ms.max(0) as u64, bound).await.map_err(refused)?,
+        Some(queue) => {
+            queue.offset_by_time(timestamp_ms.max(0) as u64, bound).await.map_err(|error| refused(&error))?
+        }
         None => QueueOffset::ZERO,
     };
     Ok(one_field("offset", offset.0 as i64))
@@ -45,7 +47,7 @@ pub(crate) async fn offset_by_time(core: Rc<Core>, request: Request) -> Outcome 
 /// When the oldest message of a queue was stored; -1 when there is none.
 pub(crate) async fn earliest_store_time(core: Rc<Core>, request: Request) -> Outcome {
     let timestamp_ms = match queue_of(&core, &request)? {
-        Some(queue) => queue.store_timestamp_ms_first().await.map_err(refused)?,
+        Some(queue) => queue.store_timestamp_ms_first().await.map_err(|error| refused(&error))?,
         None => None,
     };
     Ok(one_field("timestamp", timestamp_ms.map_or(-1, |ms| ms as i64)))
@@ -59,7 +61,7 @@ fn queue_of(core: &Rc<Core>, request: &Request) -> Result<Option<QueueRef>, Refu
     Ok(core.log_of_queue(&topic, QueueId(queue)).find_queue(&topic, QueueId(queue)))
 }
 
-fn refused(error: storage::StorageError) -> Refusal {
+fn refused(error: &storage::StorageError) -> Refusal {
     Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string())
 }
 
