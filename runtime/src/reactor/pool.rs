@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Poll, Waker};
 
 /// Calls that block at once. More wait their turn.
-const THREADS: usize = 4;
+const THREADS: usize = 8;
 
 type Call = Box<dyn FnOnce() + Send>;
 
