@@ -348,9 +348,8 @@ async fn shut_down(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError>
         let seconds = DRAIN_TIME_MAX.as_secs();
         crate::log::warn(format_args!("some requests did not end within {seconds} s: their clients get no answer"));
     }
-    if let Err(refusal) = group::persist_now(core).await {
-        crate::log::warn(format_args!("consumer offsets are not saved: {}", refusal.remark));
-    }
+    // A failure is told where it happens; the stop goes on.
+    let _ = group::persist_now(core).await;
     set_stopping();
     for stopped in core.on_each(|core| async move { stop_logs(&core).await }).await {
         stopped?;
