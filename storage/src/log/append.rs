@@ -69,6 +69,23 @@ impl Log {
         Ok(tickets)
     }
 
+    /// As [`Log::append_batch`], of several queues: each record begins where the one before it ends.
+    pub fn append_group(
+        self: &Rc<Log>,
+        group: &[(QueueRef, RecordDraft<'_>)],
+        now: Millis,
+    ) -> Result<Vec<Ticket>, AppendError> {
+        assert!(!group.is_empty(), "a group of no records");
+        let total: u64 = group.iter().map(|(_, draft)| record::record_bytes(draft) as u64).sum();
+        self.make_place(total)?;
+        let put = |(queue, draft): &(QueueRef, RecordDraft<'_>)| {
+            self.put(&self.alive(queue), draft, record::record_bytes(draft), now)
+        };
+        let tickets = group.iter().map(put).collect();
+        self.appended_more.notify();
+        Ok(tickets)
+    }
+
     /// Waits until a refused append may be tried again.
     pub async fn room(&self) {
         let limit = self.options.unwritten_bytes_max / 2;
@@ -176,7 +193,7 @@ impl Log {
             entry: Entry {
                 offset,
                 bytes: bytes as u32,
-                tags_code: indexed.tags_code(draft.sys_flag),
+                tags_code: indexed.tags_code(draft.topic, draft.sys_flag),
                 store_timestamp_ms,
             },
             key_count,
