@@ -21,6 +21,7 @@ use storage::{Log, RecoveryReport, StorageError};
 use transport::{ConnectionId, Outgoing, Server};
 
 use crate::config::Config;
+use crate::delay::Delays;
 use crate::filter::Filters;
 use crate::group::{GroupConfigs, GroupViews, Groups, Sessions};
 use crate::parcel::Parcel;
@@ -88,6 +89,8 @@ pub(crate) struct Core {
     /// What the clients of this core's connections registered as.
     pub(crate) sessions: Sessions,
     pub(crate) waits: Waits,
+    /// Messages of this core's queues that wait for their time.
+    pub(crate) delays: Delays,
     /// Expressions that pulls of this core's queues filter by.
     pub(crate) filters: Filters,
     pub(crate) stats: Stats,
@@ -142,6 +145,7 @@ impl Core {
             groups: Groups::default(),
             sessions: Sessions::default(),
             waits: Waits::default(),
+            delays: Delays::default(),
             filters: Filters::default(),
             stats: Stats::default(),
             tables: OnceCell::new(),

@@ -16,7 +16,7 @@ use runtime::net::{self, Accepted, Listener};
 use runtime::process::StopSignal;
 use runtime::ring::WriteRing;
 use runtime::{Cores, clock};
-use storage::{FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store, StoreOptions};
+use storage::{AppendError, FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store, StoreOptions};
 use transport::{Limits, Server};
 
 use crate::config::{Config, FileFormat, FlushDiskType, Settings};
@@ -28,7 +28,7 @@ use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::registration::{Facts, Registration};
 use crate::topic::TopicOwner;
-use crate::{banner, group, stats};
+use crate::{banner, delay, group, stats};
 
 /// Clients of old look for a second port, so far below the first.
 const FAST_PORT_BELOW: u16 = 2;
@@ -64,6 +64,8 @@ pub enum BrokerError {
     Table { reason: String },
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
+    #[error("log {log} takes no record at the start: {source}")]
+    FirstRecord { log: LogId, source: AppendError },
     #[error("log {log} failed and nothing more is acknowledged: {source}")]
     LogFailed { log: LogId, source: StorageError },
 }
@@ -299,11 +301,14 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
     topics.start(core).await.map_err(|error| table(error.to_string()))?;
     group_configs.start(core).await;
     group::load_offsets(core).await.map_err(|error| table(error.to_string()))?;
-    core.on_each(|core| async move {
+    let started = core.on_each(|core| async move {
         stats::start(&core);
         group::start_background(&core);
-    })
-    .await;
+        delay::start(&core).await
+    });
+    for outcome in started.await {
+        outcome?;
+    }
     Ok(())
 }
 

@@ -18,6 +18,7 @@ pub mod json;
 pub mod message_id;
 pub mod name;
 pub mod properties;
+pub mod recall_handle;
 pub mod record;
 pub mod subscription;
 pub mod text;

@@ -2,7 +2,7 @@
 
 use super::key::Change::{Live, Restart};
 use super::key::Key;
-use super::kind::{BYTES, Kind, MS, SECONDS};
+use super::kind::{BYTES, DELAY_SECONDS_MAX, Kind, MS, SECONDS};
 use super::settings::Settings;
 
 /// The largest body that can be allowed. A batch or a message is one frame and is held in memory as a whole.
@@ -30,6 +30,7 @@ const HOURS_KEPT: Kind = Kind::Whole { min: 1, max: 1_000_000, unit: "h" };
 const TRANSFER_COUNT: Kind = Kind::Whole { min: 1, max: 65_536, unit: "" };
 const TRANSFER_BYTES: Kind = Kind::Whole { min: 1, max: 1 << 30, unit: "bytes" };
 const TIMEOUT: Kind = Kind::Whole { min: 1, max: 3_600_000, unit: "ms" };
+const DELAY_SECONDS: Kind = Kind::Whole { min: 1, max: DELAY_SECONDS_MAX as i64, unit: "s" };
 const PERIOD: Kind = Kind::Whole { min: 10, max: 3_600_000, unit: "ms" };
 
 #[rustfmt::skip] // One row a line reads as the table it is.
@@ -83,6 +84,11 @@ pub(super) const KEYS: &[Key] = &[
         .derived("4194304, or what a smaller segment holds", message_bytes_max).important(),
     Key::acting("startAcceptSendRequestTimeStamp", MS, "0", Restart, "no sends before this time, since 1970"),
     Key::acting("rejectTransactionMessage", Kind::Flag, "false", Live, "refuse transactional messages"),
+    Key::acting("messageDelayLevel", Kind::DelayLevels, "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", Live, "delays of the levels from 1 on"),
+    Key::acting("timerWheelEnable", Kind::Flag, "true", Live, "take messages that name the time of their delivery"),
+    Key::acting("timerMaxDelaySec", DELAY_SECONDS, "259200", Live, "how far ahead that time may lie"),
+    Key::acting("recallMessageEnable", Kind::Flag, "false", Live, "let producers take such messages back"),
+    Key::acting("allowRecallWhenBrokerNotWriteable", Kind::Flag, "true", Live, "also while brokerPermission lacks 2"),
 
     // Storage.
     Key::acting("storePathRootDir", Kind::Folder, "", Restart, "folder of everything that is stored").derived("HOME/store", store_root).refused().important(),

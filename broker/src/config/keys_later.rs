@@ -6,7 +6,6 @@ use super::kind::{ANY, BYTES, COUNT, Kind, MS, PORT, SECONDS};
 use super::settings::Settings;
 
 const TRANSACTIONS: &str = "transactions";
-const TIMERS: &str = "delayed and timed messages";
 const POP: &str = "POP consumption";
 const REPLICATION: &str = "replication";
 const FILTERS: &str = "SQL filters";
@@ -30,18 +29,6 @@ pub(super) const KEYS: &[Key] = &[
     Key::later("transactionOpMsgMaxSize", COUNT, "4096", TRANSACTIONS, "bytes of one list of ends"),
     Key::later("transactionOpBatchInterval", COUNT, "3000", TRANSACTIONS, "time between lists of ends"),
     Key::later("transactionMetricFlushInterval", COUNT, "10000", TRANSACTIONS, ""),
-
-    // Delayed and timed messages.
-    Key::later("messageDelayLevel", Kind::Text, "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", TIMERS, "delays of the levels from 1 on"),
-    Key::later("flushDelayOffsetInterval", MS, "10000", TIMERS, "time between saves of the levels' progress"),
-    Key::later("enableScheduleAsyncDeliver", Kind::Flag, "false", TIMERS, "deliver without waiting for each other"),
-    Key::later_switch("timerWheelEnable", Kind::Flag, "false", TIMERS, "have timed messages"),
-    Key::later("timerMaxDelaySec", SECONDS, "259200", TIMERS, "longest delay"),
-    Key::later("timerPrecisionMs", MS, "1000", TIMERS, "step of the wheel"),
-    Key::later("timerRollWindowSlot", COUNT, "172800", TIMERS, "steps after which a message is put in again"),
-    Key::later("timerCongestNumEachSlot", COUNT, "2147483647", TIMERS, "messages of one step"),
-    Key::later_switch("recallMessageEnable", Kind::Flag, "false", TIMERS, "take timed messages back"),
-    Key::later("allowRecallWhenBrokerNotWriteable", Kind::Flag, "true", TIMERS, "take back while writing is not permitted"),
 
     // POP.
     Key::later("popPollingSize", COUNT, "1024", POP, "waiting calls of a queue"),

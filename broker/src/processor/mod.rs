@@ -9,6 +9,7 @@ pub(crate) mod lock_queues;
 pub(crate) mod pull;
 pub(crate) mod query_message;
 pub(crate) mod queue_offset;
+pub(crate) mod recall;
 pub(crate) mod send;
 pub(crate) mod unregister_client;
 pub(crate) mod view_message;

@@ -21,7 +21,7 @@ use remoting::text::Text;
 
 pub(crate) use attributes::parse as parse_attributes;
 pub(crate) use change::{Change, no_topic};
-pub(crate) use create::{ensure_for_send, ensure_retry_topic};
+pub(crate) use create::{ensure_dlq_topic, ensure_for_send, ensure_retry_topic};
 pub(crate) use owner::TopicOwner;
 pub(crate) use table::config_table;
 
@@ -75,6 +75,10 @@ impl Topic {
 
     pub(crate) fn is_readable(&self) -> bool {
         self.config.perm & permission::READ != 0
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.config.perm & permission::WRITE != 0
     }
 }
 

@@ -1,28 +1,34 @@
 //! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
 
 mod properties;
+mod put;
+mod retry;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{PhysicalOffset, QueueId};
+use base::{QueueId, QueueOffset};
 use remoting::code::ResponseCode;
 use remoting::fields::Fields;
 use remoting::header::send::SendMessage;
 use remoting::message_id::OffsetId;
 use remoting::name;
-use remoting::properties::DELAY_LEVEL;
+use remoting::recall_handle::RecallHandle;
 use remoting::record::{BatchItems, RecordDraft, sys_flag};
+use remoting::text::Text;
 use runtime::clock;
 use storage::{AppendError, FlushPolicy, Log, Mark, Ticket};
 
 pub(crate) use properties::Additions;
 use properties::Known;
+pub(crate) use put::put;
+pub(crate) use retry::DLQ_QUEUE;
 
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::delay::{Due, Wish};
 use crate::topic::{self, Topic};
 
 /// How long a send waits for room in a log that is behind with its writes before it is refused as busy.
@@ -39,7 +45,7 @@ pub(crate) async fn send(core: Rc<Core>, request: Request) -> Outcome {
         }
     };
     if let Some(stored) = stored {
-        stored.push_fields(&core, &mut fields);
+        stored.push_fields(&mut fields);
     }
     let config = core.config();
     fields.push("MSG_REGION", &*config.identity.region);
@@ -50,13 +56,13 @@ pub(crate) async fn send(core: Rc<Core>, request: Request) -> Outcome {
 /// What the sender is told of stored messages.
 struct Stored {
     queue: QueueId,
-    tickets: Tickets,
+    /// Of the first.
+    queue_offset: QueueOffset,
+    /// Joined by commas.
+    message_ids: String,
     unique_key: Option<String>,
-}
-
-enum Tickets {
-    One(Ticket),
-    Batch(Vec<Ticket>),
+    /// Of a timed message that waits.
+    recall_handle: Option<String>,
 }
 
 async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
@@ -72,6 +78,8 @@ async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
     let started = clock::instant();
     let stored = if is_batch {
         store_batch(core, &header, &topic, queue, request).await?
+    } else if let Some(buried) = retry::bury_exhausted(core, &header, request).await? {
+        buried
     } else {
         store_one(core, &header, &topic, queue, request).await?
     };
@@ -148,16 +156,14 @@ async fn store_one(
 ) -> Result<Stored, Refusal> {
     let known = Known::of(&header.properties);
     refuse_later_features(header, &known)?;
+    let due = due(core, &known)?;
     let mut made = None;
     let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
     let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
-    let log = core.log_of_topic_queue(topic, queue);
-    let target = log.queue(&header.topic, queue);
-    let ticket = append(log, || log.append(&target, &draft, clock::now_ms())).await?;
-    core.stats.sent(topic, queue, 1, record_bytes(&ticket));
-    reached(log, &ticket, known.waits_for_flush).await?;
+    let ticket = put(core, topic, &draft, due, known.waits_for_flush).await?;
     let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));
-    Ok(Stored { queue, tickets: Tickets::One(ticket), unique_key })
+    let recall_handle = recall_handle(core, &header.topic, due, unique_key.as_deref());
+    Ok(Stored { recall_handle, ..Stored::of(core, queue, &[ticket], unique_key) })
 }
 
 async fn store_batch(
@@ -185,6 +191,9 @@ async fn store_batch(
         }
         let known = Known::of(item.properties);
         refuse_later_features(header, &known)?;
+        if due(core, &known)? != Due::Now {
+            return Err(illegal("a message of the batch is to be delivered later: send it alone".to_owned()));
+        }
         waits_for_flush |= known.waits_for_flush;
         properties.push(core.additions().stored(item.properties, &known, || core.unique_key())?);
     }
@@ -203,7 +212,7 @@ async fn store_batch(
     core.stats.sent(topic, queue, tickets.len() as u64, bytes);
     let last = tickets.last().expect("a batch is not empty");
     reached(log, last, waits_for_flush).await?;
-    Ok(Stored { queue, tickets: Tickets::Batch(tickets), unique_key: None })
+    Ok(Stored::of(core, queue, &tickets, None))
 }
 
 /// What a later version will do is refused, not done wrongly: the sender keeps the message.
@@ -213,13 +222,15 @@ fn refuse_later_features(header: &SendMessage, known: &Known<'_>) -> Result<(), 
         let remark = "this broker does not serve transactions yet: the message was not stored";
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
     }
-    let delayed = known.delay_level.is_some_and(|level| level.parse::<i64>() != Ok(0));
-    if delayed || known.timer.is_some() {
-        let what = known.delay_level.map_or("a delivery time".to_owned(), |level| format!("{DELAY_LEVEL}={level}"));
-        let remark = format!("this broker does not serve delayed messages yet: {what} was refused, nothing was stored");
-        return Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
-    }
     Ok(())
+}
+
+/// When the message is to be delivered. Most messages have no wish, and then no clock is asked.
+fn due(core: &Core, known: &Known<'_>) -> Result<Due, Refusal> {
+    if known.wish == Wish::default() {
+        return Ok(Due::Now);
+    }
+    known.wish.due(&core.config().delays, core.delays.now())
 }
 
 fn draft<'a>(
@@ -246,7 +257,7 @@ fn draft<'a>(
 }
 
 /// Appends, in order. Waits only while the log is too far behind with its writes.
-async fn append<T>(log: &Log, try_append: impl Fn() -> Result<T, AppendError>) -> Result<T, Refusal> {
+pub(crate) async fn append<T>(log: &Log, try_append: impl Fn() -> Result<T, AppendError>) -> Result<T, Refusal> {
     let until = clock::instant() + ROOM_TIME_MAX;
     loop {
         let error = match try_append() {
@@ -271,7 +282,7 @@ fn refused(error: &AppendError) -> Refusal {
 }
 
 /// Waits for what the sender was promised. Nothing changes from here on.
-async fn reached(log: &Log, ticket: &Ticket, waits_for_flush: bool) -> Result<(), Refusal> {
+pub(crate) async fn reached(log: &Log, ticket: &Ticket, waits_for_flush: bool) -> Result<(), Refusal> {
     let mark = match log.flush_policy() {
         FlushPolicy::Sync if waits_for_flush => Mark::Durable,
         _ => Mark::Written,
@@ -280,31 +291,37 @@ async fn reached(log: &Log, ticket: &Ticket, waits_for_flush: bool) -> Result<()
 }
 
 impl Stored {
-    fn push_fields(&self, core: &Core, fields: &mut Fields) {
-        let host = core.advertised();
-        let first = match &self.tickets {
-            Tickets::One(ticket) => {
-                fields.push("msgId", offset_id(host, ticket.physical_offset));
-                ticket
+    fn of(core: &Core, queue: QueueId, tickets: &[Ticket], unique_key: Option<String>) -> Stored {
+        let mut message_ids = String::new();
+        for ticket in tickets {
+            if !message_ids.is_empty() {
+                message_ids.push(',');
             }
-            Tickets::Batch(tickets) => {
-                let ids: Vec<String> = tickets.iter().map(|ticket| offset_id(host, ticket.physical_offset)).collect();
-                fields.push("msgId", ids.join(","));
-                &tickets[0]
-            }
-        };
+            let id = OffsetId { host: core.advertised(), physical_offset: ticket.physical_offset };
+            id.write_to(&mut message_ids);
+        }
+        Stored { queue, queue_offset: tickets[0].queue_offset, message_ids, unique_key, recall_handle: None }
+    }
+
+    fn push_fields(self, fields: &mut Fields) {
+        fields.push("msgId", self.message_ids);
         fields.push("queueId", self.queue.0 as i32);
-        fields.push("queueOffset", first.queue_offset.0 as i64);
-        if let Some(unique_key) = &self.unique_key {
-            fields.push("transactionId", unique_key.as_str());
+        fields.push("queueOffset", self.queue_offset.0 as i64);
+        if let Some(unique_key) = self.unique_key {
+            fields.push("transactionId", unique_key);
+        }
+        if let Some(recall_handle) = self.recall_handle {
+            fields.push("recallHandle", recall_handle);
         }
     }
 }
 
-fn record_bytes(ticket: &Ticket) -> u64 {
-    ticket.end.since(ticket.physical_offset.offset())
+fn recall_handle(core: &Core, topic: &Text, due: Due, unique_key: Option<&str>) -> Option<String> {
+    let (Due::Timer(due), Some(unique_key)) = (due, unique_key) else { return None };
+    let (broker, unique_key) = (Text::from(&core.config().identity.broker), Text::from(unique_key));
+    Some(RecallHandle { topic: topic.clone(), broker, due, unique_key }.encode())
 }
 
-fn offset_id(host: SocketAddr, physical_offset: PhysicalOffset) -> String {
-    OffsetId { host, physical_offset }.encode()
+fn record_bytes(ticket: &Ticket) -> u64 {
+    ticket.end.since(ticket.physical_offset.offset())
 }

@@ -7,13 +7,13 @@ use remoting::properties::{
 };
 
 use crate::call::Refusal;
+use crate::delay::Wish;
 
 /// What the broker wants to know of a message's properties, found in one walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known<'a> {
     pub(crate) unique_key: Option<&'a str>,
-    pub(crate) delay_level: Option<&'a str>,
-    pub(crate) timer: Option<&'a str>,
+    pub(crate) wish: Wish<'a>,
     pub(crate) is_transaction: bool,
     /// False when the sender does not want to wait for the flush.
     pub(crate) waits_for_flush: bool,
@@ -44,8 +44,10 @@ impl<'a> Known<'a> {
         match name {
             UNIQUE_KEY => self.unique_key = Some(value),
             WAIT_STORE => self.waits_for_flush = !value.eq_ignore_ascii_case("false"),
-            DELAY_LEVEL => self.delay_level = Some(value),
-            TIMER_DELAY_SECONDS | TIMER_DELAY_MS | TIMER_DELIVER_MS => self.timer = Some(value),
+            DELAY_LEVEL => self.wish.level = Some(value),
+            TIMER_DELAY_SECONDS => self.wish.delay_seconds = Some(value),
+            TIMER_DELAY_MS => self.wish.delay_ms = Some(value),
+            TIMER_DELIVER_MS => self.wish.deliver_ms = Some(value),
             TRANSACTION_PREPARED => self.is_transaction = value == "true",
             POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER => self.is_unclean = true,
             _ => {}
@@ -153,7 +155,7 @@ mod tests {
     fn what_the_broker_acts_on_is_found() {
         let known = Known::of("WAIT\u{1}false\u{2}DELAY\u{1}3\u{2}TRAN_MSG\u{1}true\u{2}UNIQ_KEY\u{1}U\u{2}");
         assert!(!known.waits_for_flush && known.is_transaction);
-        assert_eq!((known.delay_level, known.unique_key), (Some("3"), Some("U")));
+        assert_eq!((known.wish.level, known.unique_key), (Some("3"), Some("U")));
         assert!(Known::of("").waits_for_flush);
     }
 }
