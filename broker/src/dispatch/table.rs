@@ -13,7 +13,7 @@ use crate::processor::admin::{
 };
 use crate::processor::{
     check_client_config, consumer_list, consumer_offset, heartbeat, lock_queues, pull, query_message, queue_offset,
-    recall, send, unregister_client, view_message,
+    recall, send, send_back, unregister_client, view_message,
 };
 
 /// A request code that is served.
@@ -32,6 +32,7 @@ macro_rules! row {
 pub(super) fn row(code: i32) -> Option<Row> {
     Some(match Code(code) {
         Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => row!(owner::send, send::send),
+        Code::CONSUMER_SEND_MSG_BACK => row!(owner::physical_offset, send_back::send_back),
         Code::RECALL_MESSAGE => row!(owner::here, recall::recall),
         Code::PULL_MESSAGE | Code::LITE_PULL_MESSAGE => row!(owner::queue, pull::pull),
 

@@ -11,5 +11,6 @@ pub(crate) mod query_message;
 pub(crate) mod queue_offset;
 pub(crate) mod recall;
 pub(crate) mod send;
+pub(crate) mod send_back;
 pub(crate) mod unregister_client;
 pub(crate) mod view_message;
