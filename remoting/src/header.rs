@@ -10,6 +10,7 @@ pub mod group;
 pub mod namesrv;
 pub mod pull;
 pub mod queue_offset;
+pub mod reply;
 pub mod send;
 pub mod send_back;
 pub mod stats;

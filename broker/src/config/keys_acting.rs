@@ -83,6 +83,10 @@ pub(super) const KEYS: &[Key] = &[
         .derived("4194304, or what a smaller segment holds", message_bytes_max).important(),
     Key::acting("startAcceptSendRequestTimeStamp", MS, "0", Restart, "no sends before this time, since 1970"),
     Key::acting("rejectTransactionMessage", Kind::Flag, "false", Live, "refuse transactional messages"),
+    Key::acting("transactionTimeOut", MS, "6000", Live, "age of a half message at its first check"),
+    Key::acting("transactionCheckInterval", TIMEOUT, "30000", Live, "time between checks"),
+    Key::acting("transactionCheckMax", Kind::Whole { min: 0, max: 1_000_000, unit: "" }, "15", Live, "checks before a half message is given up"),
+    Key::acting("storeReplyMessageEnable", Kind::Flag, "true", Live, "store replies to requests too, beside passing them on"),
 
     // Storage.
     Key::acting("storePathRootDir", Kind::Folder, "", Restart, "folder of everything that is stored").derived("HOME/store", store_root).refused().important(),

@@ -262,7 +262,7 @@ fn odd_values_are_warned_of_and_accepted() {
         assert_eq!(loaded.settings.without_effect(), Vec::<String>::new(), "{text} is told once");
     }
     for (text, listed) in [
-        ("transactionTimeOut=2000", "transactionTimeOut: accepted, no effect yet: later version (transactions)"),
+        ("reviveInterval=2000", "reviveInterval: accepted, no effect yet: later version (POP consumption)"),
         (
             "timerWheelEnable=false",
             "timerWheelEnable: accepted, no effect yet: later version (delayed and timed messages)",

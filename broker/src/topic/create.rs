@@ -43,11 +43,11 @@ pub(crate) async fn ensure_retry_topic(
     if queues == 0 {
         return Ok(None);
     }
-    ensure_fixed_topic(core, &name::retry_topic(group), queues).await.map(Some)
+    ensure_own_topic(core, &name::retry_topic(group), queues).await.map(Some)
 }
 
 /// A topic that the broker itself needs: as it is, or made with so many queues, readable and writable.
-async fn ensure_fixed_topic(core: &Rc<Core>, topic: &str, queues: u32) -> Result<Arc<Topic>, Refusal> {
+pub(crate) async fn ensure_own_topic(core: &Rc<Core>, topic: &str, queues: u32) -> Result<Arc<Topic>, Refusal> {
     if let Some(topic) = core.topics.get(topic) {
         return Ok(topic);
     }
