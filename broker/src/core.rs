@@ -10,26 +10,29 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use base::{CoreId, LogId, PhysicalOffset, QueueId, Random};
+use remoting::command::Command;
 use remoting::message_id::UniqueIdSource;
 use runtime::clock;
 use runtime::mesh::Mesh;
 use runtime::sync::{Notify, OnceSender, once};
 use slab::Slab;
 use storage::{Log, RecoveryReport, StorageError};
-use transport::{ConnectionId, Outgoing, Server};
+use transport::{CallError, ConnectionId, Outgoing, Server};
 
 use crate::config::Config;
 use crate::delay::Delays;
 use crate::filter::Filters;
-use crate::group::{GroupConfigs, GroupViews, Groups, Sessions};
+use crate::group::{GroupConfigs, GroupViews, Groups, ReplyClients, Sessions};
 use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::processor::send::Additions;
 use crate::registration::Registration;
 use crate::stats::Stats;
 use crate::topic::{Topic, TopicOwner, Topics};
+use crate::transaction::Transactions;
 use crate::wait::Waits;
 
 static STOPPING: AtomicBool = AtomicBool::new(false);
@@ -88,6 +91,10 @@ pub(crate) struct Core {
     pub(crate) groups: Groups,
     /// What the clients of this core's connections registered as.
     pub(crate) sessions: Sessions,
+    /// Where clients wait for replies; of those whose ids this core owns.
+    pub(crate) reply_clients: ReplyClients,
+    /// Half messages of this core's logs.
+    pub(crate) transactions: Transactions,
     pub(crate) waits: Waits,
     /// Messages of this core's queues that wait for their time.
     pub(crate) delays: Delays,
@@ -144,6 +151,8 @@ impl Core {
             group_views: GroupViews::default(),
             groups: Groups::default(),
             sessions: Sessions::default(),
+            reply_clients: ReplyClients::default(),
+            transactions: Transactions::default(),
             waits: Waits::default(),
             delays: Delays::default(),
             filters: Filters::default(),
@@ -318,6 +327,23 @@ impl Core {
         } else {
             self.mesh.send(connection.core, Parcel::Send { connection, outgoing });
         }
+    }
+
+    /// Calls a client wherever its connection lives.
+    ///
+    /// # Errors
+    /// When it did not answer in time or left meanwhile; `None`: the connection was gone before.
+    pub(crate) async fn call_client(
+        self: &Rc<Core>,
+        connection: ConnectionId,
+        question: Command,
+        time_max: Duration,
+    ) -> Result<Command, Option<CallError>> {
+        self.on(connection.core, move |core| async move {
+            let connection = core.server().connection(connection).ok_or(None)?;
+            connection.call(question, time_max).await.map_err(Some)
+        })
+        .await
     }
 
     /// Gives an answer to a connection of this core.

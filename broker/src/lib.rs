@@ -20,6 +20,7 @@ mod registration;
 mod start;
 mod stats;
 mod topic;
+mod transaction;
 mod wait;
 
 pub use start::{BrokerError, Launch, run};

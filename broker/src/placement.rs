@@ -18,6 +18,12 @@ impl Placement {
         LogId(((topic_hash % u64::from(self.logs) + u64::from(queue.0)) % u64::from(self.logs)) as u16)
     }
 
+    /// The first queue of a topic that lies in a log.
+    pub(crate) fn queue_in_log(self, topic_hash: u64, log: LogId) -> QueueId {
+        let logs = u64::from(self.logs);
+        QueueId(((u64::from(log.0) + logs - topic_hash % logs) % logs) as u32)
+    }
+
     /// The core that opens a log.
     pub(crate) fn core_of_log(self, log: LogId) -> CoreId {
         CoreId(log.0 % self.cores)
@@ -26,6 +32,11 @@ impl Placement {
     /// The core that holds a group's members, offsets and locks.
     pub(crate) fn core_of_group(self, group: &str) -> CoreId {
         CoreId((stable_hash(group) % u64::from(self.cores)) as u16)
+    }
+
+    /// The core that knows where a client waits for replies.
+    pub(crate) fn core_of_client(self, client_id: &str) -> CoreId {
+        CoreId((stable_hash(client_id) % u64::from(self.cores)) as u16)
     }
 
     pub(crate) fn core_of_queue(self, topic: &str, queue: QueueId) -> CoreId {
@@ -58,6 +69,10 @@ mod tests {
                 (0..u32::from(logs)).map(|queue| placement.log_of(stable_hash("t"), QueueId(queue)).0).collect();
             used.sort_unstable();
             assert_eq!(used, (0..logs).collect::<Vec<_>>(), "{logs} queues on {logs} logs");
+            for log in (0..logs).map(LogId) {
+                let queue = placement.queue_in_log(stable_hash("t"), log);
+                assert_eq!((placement.log_of(stable_hash("t"), queue), queue.0 < u32::from(logs)), (log, true));
+            }
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::registration::{Facts, Registration};
 use crate::topic::TopicOwner;
-use crate::{banner, delay, group, stats};
+use crate::{banner, delay, group, stats, transaction};
 
 /// Clients of old look for a second port, so far below the first.
 const FAST_PORT_BELOW: u16 = 2;
@@ -179,6 +179,7 @@ async fn open_logs(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<Vec<RecoveryRepo
     for id in boot.placement.logs_of(core.id) {
         let options = log_options(&boot.config, boot.placement.logs);
         let (log, report) = Log::open(boot.store.log_folders(id), id, options, ring.clone()).await?;
+        transaction::open(core, &log).await?;
         watch_visible(core, &log);
         watch_failure(&log, boot);
         logs[usize::from(id.0)] = Some(log);
@@ -291,7 +292,7 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
     let table = |reason: String| BrokerError::Table { reason };
     let facts = Facts::new(&boot.config, boot.advertised.port());
     let tables = Tables {
-        topics: TopicOwner::load(&boot.config).await.map_err(|error| table(error.to_string()))?,
+        topics: TopicOwner::load(&boot.config, boot.placement.logs).await.map_err(|error| table(error.to_string()))?,
         group_configs: GroupConfigOwner::load(&boot.config).await.map_err(|error| table(error.to_string()))?,
         config: ConfigOwner::new(boot.settings.clone(), config_file(boot)),
         registration: Registration::new(&boot.config, facts),
@@ -304,6 +305,7 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
     let started = core.on_each(|core| async move {
         stats::start(&core);
         group::start_background(&core);
+        transaction::start_background(&core);
         delay::start(&core).await
     });
     for outcome in started.await {

@@ -19,6 +19,7 @@ pub mod program;
 pub mod record;
 pub mod request;
 pub mod target;
+pub mod transaction;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -89,6 +89,10 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("timerMaxDelaySec", DELAY_SECONDS, "259200", Live, "how far ahead that time may lie"),
     Key::acting("recallMessageEnable", Kind::Flag, "false", Live, "let producers take such messages back"),
     Key::acting("allowRecallWhenBrokerNotWriteable", Kind::Flag, "true", Live, "also while brokerPermission lacks 2"),
+    Key::acting("transactionTimeOut", MS, "6000", Live, "age of a half message at its first check"),
+    Key::acting("transactionCheckInterval", TIMEOUT, "30000", Live, "time between checks"),
+    Key::acting("transactionCheckMax", Kind::Whole { min: 0, max: 1_000_000, unit: "" }, "15", Live, "checks before a half message is given up"),
+    Key::acting("storeReplyMessageEnable", Kind::Flag, "true", Live, "store replies to requests too, beside passing them on"),
 
     // Storage.
     Key::acting("storePathRootDir", Kind::Folder, "", Restart, "folder of everything that is stored").derived("HOME/store", store_root).refused().important(),

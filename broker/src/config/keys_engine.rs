@@ -11,6 +11,7 @@ const DERIVED: &str =
 const DIRECT: &str = "the log is written with direct I/O: no mapping, buffer pool, warming or page cache";
 const COMMIT: &str =
     "a write begins as soon as the one before it ends and answers all that wait; no pages or pauses to count";
+const ENDS: &str = "the end of a transaction is written at once, together with its message";
 const CLEANING: &str = "whole segments go by fileReservedTime, deleteWhen and diskMaxUsedSpaceRatio alone";
 const READING: &str =
     "memory and disk have one limit: maxTransferCountOnMessageInMemory and maxTransferBytesOnMessageInMemory";
@@ -70,6 +71,11 @@ pub(super) const KEYS: &[Key] = &[
     Key::idle("topicQueueLockNum", COUNT, "32", THREADS, "locks of queues"),
     Key::idle("useReentrantLockWhenPutMessage", Kind::Flag, "true", THREADS, "kind of the lock of the log"),
     Key::idle("recoverConcurrently", Kind::Flag, "false", THREADS, "recover with several threads"),
+
+    // Ends of transactions.
+    Key::idle("transactionOpMsgMaxSize", COUNT, "4096", ENDS, "bytes of one list of ends"),
+    Key::idle("transactionOpBatchInterval", COUNT, "3000", ENDS, "time between lists of ends"),
+    Key::idle("transactionMetricFlushInterval", COUNT, "10000", ENDS, "time between saves of the number of transactions"),
 
     // Sockets.
     Key::idle("serverWorkerThreads", COUNT, "8", SOCKETS, "threads that decode"),

@@ -5,7 +5,6 @@ use super::key::Key;
 use super::kind::{ANY, BYTES, COUNT, Kind, MS, PORT, SECONDS};
 use super::settings::Settings;
 
-const TRANSACTIONS: &str = "transactions";
 const POP: &str = "POP consumption";
 const REPLICATION: &str = "replication";
 const FILTERS: &str = "SQL filters";
@@ -16,19 +15,11 @@ const LIGHT_QUEUES: &str = "light queues";
 const OTHER_STORES: &str = "RocksDB and tiered stores";
 const COLD_CONTROL: &str = "limits for cold reads";
 const MESSAGE_TYPES: &str = "message types of topics";
-const REPLIES: &str = "request and reply between clients";
 
 pub(super) const ROLE_FEATURE: &str = REPLICATION;
 
 #[rustfmt::skip] // One row a line reads as the table it is.
 pub(super) const KEYS: &[Key] = &[
-    // Transactions.
-    Key::later("transactionTimeOut", MS, "6000", TRANSACTIONS, "age of a half message at its first check"),
-    Key::later("transactionCheckMax", COUNT, "15", TRANSACTIONS, "checks before a half message is given up"),
-    Key::later("transactionCheckInterval", MS, "30000", TRANSACTIONS, "time between checks"),
-    Key::later("transactionOpMsgMaxSize", COUNT, "4096", TRANSACTIONS, "bytes of one list of ends"),
-    Key::later("transactionOpBatchInterval", COUNT, "3000", TRANSACTIONS, "time between lists of ends"),
-    Key::later("transactionMetricFlushInterval", COUNT, "10000", TRANSACTIONS, ""),
 
     // POP.
     Key::later("popPollingSize", COUNT, "1024", POP, "waiting calls of a queue"),
@@ -185,7 +176,6 @@ pub(super) const KEYS: &[Key] = &[
     Key::later("usePIDColdCtrStrategy", Kind::Flag, "true", COLD_CONTROL, "by a control loop"),
     Key::later("cgColdReadThreshold", BYTES, "3145728", COLD_CONTROL, "limit of a group"),
     Key::later("globalColdReadThreshold", BYTES, "104857600", COLD_CONTROL, "limit of the broker"),
-    Key::later("storeReplyMessageEnable", Kind::Flag, "true", REPLIES, "store replies too"),
 ];
 
 fn replication_port(settings: &Settings) -> String {

@@ -19,6 +19,7 @@ pub struct Config {
     pub consumers: Consumers,
     pub messages: Messages,
     pub delays: Delays,
+    pub transactions: Transactions,
     pub store: Store,
     pub machine: Machine,
 }
@@ -92,6 +93,17 @@ pub struct Messages {
     /// Sends before this time are refused. 0: none are.
     pub accept_sends_from: Millis,
     pub reject_transactions: bool,
+    /// Replies to requests are stored too.
+    pub store_replies: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transactions {
+    /// How long producers are left in peace about a half message.
+    pub immune_time: Millis,
+    /// Time between two checks of a half message.
+    pub check_interval: Millis,
+    pub checks_max: u32,
 }
 
 /// Messages that are delivered later than they are sent.
@@ -225,6 +237,12 @@ impl Config {
                 body_bytes_max: settings.value("maxMessageSize"),
                 accept_sends_from: millis(settings, "startAcceptSendRequestTimeStamp"),
                 reject_transactions: settings.flag("rejectTransactionMessage"),
+                store_replies: settings.flag("storeReplyMessageEnable"),
+            },
+            transactions: Transactions {
+                immune_time: millis(settings, "transactionTimeOut"),
+                check_interval: millis(settings, "transactionCheckInterval"),
+                checks_max: settings.value("transactionCheckMax"),
             },
             delays: delays_of(settings),
             store: store_of(settings),

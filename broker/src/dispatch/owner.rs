@@ -59,7 +59,17 @@ pub(crate) fn group(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Re
 
 /// The owner of the log that a physical offset in field `offset` lies in.
 pub(crate) fn physical_offset(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
-    let offset: i64 = request.command.fields.required("offset")?;
+    log_of(core, request, "offset")
+}
+
+/// The owner of the log that a half message lies in.
+pub(crate) fn half_message(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
+    log_of(core, request, "commitLogOffset")
+}
+
+/// The owner of the log that a physical offset lies in; an offset of no log is looked at here.
+fn log_of(core: &Rc<Core>, request: &Request, field: &'static str) -> Result<CoreId, Refusal> {
+    let offset: i64 = request.command.fields.required(field)?;
     let owner = u64::try_from(offset).ok().and_then(|offset| core.core_of_offset(PhysicalOffset(offset)));
     Ok(owner.unwrap_or(core.id))
 }

@@ -12,8 +12,8 @@ use crate::processor::admin::{
     broker, connection, consume_stats, group, maintenance, offsets, relay, reset_offset, status, subscription, topic,
 };
 use crate::processor::{
-    check_client_config, consumer_list, consumer_offset, heartbeat, lock_queues, pull, query_message, queue_offset,
-    recall, send, send_back, unregister_client, view_message,
+    check_client_config, consumer_list, consumer_offset, end_transaction, heartbeat, lock_queues, pull, query_message,
+    queue_offset, recall, send, send_back, unregister_client, view_message,
 };
 
 /// A request code that is served.
@@ -34,6 +34,8 @@ pub(super) fn row(code: i32) -> Option<Row> {
         Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => row!(owner::send, send::send),
         Code::CONSUMER_SEND_MSG_BACK => row!(owner::physical_offset, send_back::send_back),
         Code::RECALL_MESSAGE => row!(owner::here, recall::recall),
+        Code::SEND_REPLY_MESSAGE | Code::SEND_REPLY_MESSAGE_V2 => row!(owner::send, send::reply::send_reply),
+        Code::END_TRANSACTION => row!(owner::half_message, end_transaction::end_transaction),
         Code::PULL_MESSAGE | Code::LITE_PULL_MESSAGE => row!(owner::queue, pull::pull),
 
         Code::SEARCH_OFFSET_BY_TIMESTAMP => row!(owner::queue, queue_offset::offset_by_time),
@@ -110,7 +112,7 @@ fn admin_row(code: i32) -> Option<Row> {
         Code::GET_TIMER_CHECK_POINT | Code::GET_TIMER_METRICS => row!(owner::here, maintenance::timer_state),
         Code::SWITCH_TIMER_ENGINE => row!(owner::here, maintenance::switch_timer_engine),
         Code::GET_ALL_DELAY_OFFSET => row!(owner::here, maintenance::delay_offsets),
-        Code::RESUME_CHECK_HALF_MESSAGE => row!(owner::here, maintenance::resume_half_message),
+        Code::RESUME_CHECK_HALF_MESSAGE => row!(owner::here, end_transaction::resume_check),
         Code::UPDATE_COLD_DATA_FLOW_CTR_CONFIG | Code::REMOVE_COLD_DATA_FLOW_CTR_CONFIG => {
             row!(owner::here, maintenance::change_cold_data_limit)
         }

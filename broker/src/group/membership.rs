@@ -74,6 +74,15 @@ pub(crate) async fn register_producer(core: &Rc<Core>, heartbeat: ProducerHeartb
     .await;
 }
 
+/// A client with producers may wait for replies on its connection. Told once for each connection.
+pub(crate) async fn register_reply_client(core: &Rc<Core>, client_id: &Text, connection: ConnectionId) {
+    if !core.sessions.note_reply_client(connection, client_id) {
+        return;
+    }
+    let (owner, client_id) = (core.placement.core_of_client(client_id), client_id.detached());
+    core.on(owner, move |core| async move { core.reply_clients.register(client_id, connection) }).await;
+}
+
 /// A consumer says goodbye to its group.
 pub(crate) async fn unregister_consumer(core: &Rc<Core>, group: Text, client_id: Text, connection: ConnectionId) {
     let owner = core.placement.core_of_group(&group);
@@ -98,6 +107,14 @@ pub(crate) async fn unregister_producer(core: &Rc<Core>, group: Text, client_id:
 /// A connection of this core is gone: its groups' owners hear of it.
 pub(crate) fn connection_closed(core: &Rc<Core>, connection: ConnectionId) {
     let Some(session) = core.sessions.close(connection) else { return };
+    if let Some(client_id) = session.reply_client {
+        let core = core.clone();
+        runtime::spawn(async move {
+            let owner = core.placement.core_of_client(&client_id);
+            core.on(owner, move |core| async move { core.reply_clients.connection_closed(&client_id, connection) })
+                .await;
+        });
+    }
     for group in session.consumer_groups {
         let core = core.clone();
         runtime::spawn(async move {

@@ -17,6 +17,7 @@ mod offset_table;
 pub(crate) mod offsets;
 mod producers;
 pub(crate) mod queue_ends;
+mod reply_clients;
 mod resets;
 mod sessions;
 mod table_path;
@@ -45,10 +46,11 @@ use self::resets::Resets;
 pub(crate) use self::commit::{commit, commit_from_pull, delete_group_offsets, put_offsets, reset_offsets, take_reset};
 pub(crate) use self::config::{GroupConfigOwner, GroupConfigs};
 pub(crate) use self::membership::{
-    ConsumerHeartbeat, ProducerHeartbeat, connection_closed, register_consumer, register_producer, start_background,
-    unregister_consumer, unregister_producer,
+    ConsumerHeartbeat, ProducerHeartbeat, connection_closed, register_consumer, register_producer,
+    register_reply_client, start_background, unregister_consumer, unregister_producer,
 };
 pub(crate) use self::offset_file::{load_offsets, offsets_body, persist_now};
+pub(crate) use self::reply_clients::ReplyClients;
 pub(crate) use self::sessions::Sessions;
 pub(crate) use self::views::GroupViews;
 

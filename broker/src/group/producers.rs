@@ -35,6 +35,12 @@ impl<C: Copy + Ord> Producers<C> {
         self.producers.values()
     }
 
+    /// The connection of one of them; another one each turn.
+    pub(crate) fn connection_in_turn(&self, turn: usize) -> Option<C> {
+        let index = turn.checked_rem(self.producers.len())?;
+        self.producers.keys().nth(index).map(|(_, connection)| *connection)
+    }
+
     pub(crate) fn register(&mut self, connection: C, client: Client, now: Millis) {
         self.producers.insert((client.id.clone(), connection), Producer { client, heartbeat_at: now });
     }
@@ -71,12 +77,13 @@ mod tests {
         producers.register(3, client("b"), Millis(9));
         producers.register(1, client("a"), Millis(9));
         assert_eq!(producers.iter().count(), 3);
+        assert_eq!((2..6).map(|turn| producers.connection_in_turn(turn)).collect::<Vec<_>>(), [3, 1, 2, 3].map(Some));
         producers.expire(Millis(16), 10);
         assert_eq!(producers.iter().map(|producer| producer.heartbeat_at.0).collect::<Vec<_>>(), [9, 9]);
         producers.connection_closed(3);
         producers.unregister(&Text::from("a"), 2);
         assert!(!producers.is_empty(), "another connection of the client is none of its business");
         producers.unregister(&Text::from("a"), 1);
-        assert!(producers.is_empty());
+        assert!(producers.is_empty() && producers.connection_in_turn(7).is_none());
     }
 }

@@ -11,6 +11,8 @@ use transport::ConnectionId;
 pub(crate) struct Session {
     pub(crate) consumer_groups: BTreeSet<Text>,
     pub(crate) producer_groups: BTreeSet<Text>,
+    /// The id under which it waits for replies, if it sends any requests.
+    pub(crate) reply_client: Option<Text>,
 }
 
 #[derive(Default)]
@@ -30,6 +32,17 @@ impl Sessions {
         let session = sessions.entry(connection).or_default();
         session.consumer_groups.extend(consumer_groups.cloned());
         session.producer_groups.extend(producer_groups.cloned());
+    }
+
+    /// A connection's client may wait for replies; false when that was noted before.
+    pub(super) fn note_reply_client(&self, connection: ConnectionId, client_id: &Text) -> bool {
+        let mut sessions = self.sessions.borrow_mut();
+        let Some(session) = sessions.get_mut(&connection) else { return false };
+        let is_new = session.reply_client.as_ref() != Some(client_id);
+        if is_new {
+            session.reply_client = Some(client_id.detached());
+        }
+        is_new
     }
 
     /// Whether the connection is known and was not closed since.

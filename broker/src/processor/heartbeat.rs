@@ -58,6 +58,9 @@ pub(crate) async fn heartbeat(core: Rc<Core>, request: Request) -> Outcome {
         runtime::spawn(async move { sender.send(consumer(&core, heartbeat).await) });
         parts.push(receiver);
     }
+    if !producer_data_set.is_empty() {
+        group::register_reply_client(&core, &client.id, connection).await;
+    }
     for data in producer_data_set {
         let heartbeat = ProducerHeartbeat { group: data.group_name, connection, client: client.clone() };
         group::register_producer(&core, heartbeat).await;

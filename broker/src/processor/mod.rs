@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod check_client_config;
 pub(crate) mod consumer_list;
 pub(crate) mod consumer_offset;
+pub(crate) mod end_transaction;
 pub(crate) mod heartbeat;
 pub(crate) mod lock_queues;
 pub(crate) mod pull;

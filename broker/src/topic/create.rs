@@ -43,16 +43,16 @@ pub(crate) async fn ensure_retry_topic(
     if queues == 0 {
         return Ok(None);
     }
-    ensure_fixed_topic(core, &name::retry_topic(group), queues).await.map(Some)
+    ensure_own_topic(core, &name::retry_topic(group), queues).await.map(Some)
 }
 
 /// The topic that keeps what a group could not consume.
 pub(crate) async fn ensure_dlq_topic(core: &Rc<Core>, group: &str) -> Result<Arc<Topic>, Refusal> {
-    ensure_fixed_topic(core, &name::dlq_topic(group), 1).await
+    ensure_own_topic(core, &name::dlq_topic(group), 1).await
 }
 
 /// A topic that the broker itself needs: as it is, or made with so many queues, readable and writable.
-async fn ensure_fixed_topic(core: &Rc<Core>, topic: &str, queues: u32) -> Result<Arc<Topic>, Refusal> {
+pub(crate) async fn ensure_own_topic(core: &Rc<Core>, topic: &str, queues: u32) -> Result<Arc<Topic>, Refusal> {
     if let Some(topic) = core.topics.get(topic) {
         return Ok(topic);
     }

@@ -21,7 +21,7 @@ use remoting::text::Text;
 
 pub(crate) use attributes::parse as parse_attributes;
 pub(crate) use change::{Change, no_topic};
-pub(crate) use create::{ensure_dlq_topic, ensure_for_send, ensure_retry_topic};
+pub(crate) use create::{ensure_dlq_topic, ensure_for_send, ensure_own_topic, ensure_retry_topic};
 pub(crate) use owner::TopicOwner;
 pub(crate) use table::config_table;
 

@@ -72,7 +72,7 @@ pub(crate) struct TopicOwner {
 
 impl TopicOwner {
     /// Reads the stored topics and adds those that must exist.
-    pub(crate) async fn load(config: &Config) -> Result<Rc<TopicOwner>, TopicFileError> {
+    pub(crate) async fn load(config: &Config, logs: u16) -> Result<Rc<TopicOwner>, TopicFileError> {
         let path = config.store.root.join("config").join("topics.json");
         let from = path.clone();
         let stored = runtime::blocking(move || table_file::read(&from))
@@ -90,7 +90,7 @@ impl TopicOwner {
         };
         Ok(Rc::new(TopicOwner {
             path,
-            table: RefCell::new(TopicTable::at_boot(table, &boot_facts(config), clock::now_ms())),
+            table: RefCell::new(TopicTable::at_boot(table, &boot_facts(config, logs), clock::now_ms())),
             generation: RefCell::new(generation),
             asked: RefCell::default(),
             wake: Notify::new(),
@@ -323,9 +323,10 @@ fn rules(config: &Config) -> Rules {
     Rules { auto_create: config.topics.auto_create, protect_system_topics: config.topics.protect_system_topics }
 }
 
-fn boot_facts(config: &Config) -> BootFacts {
+fn boot_facts(config: &Config, logs: u16) -> BootFacts {
     let topics = &config.topics;
     BootFacts {
+        logs,
         cluster: Text::from(&config.identity.cluster),
         broker: Text::from(&config.identity.broker),
         auto_create: topics.auto_create,

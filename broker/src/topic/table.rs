@@ -22,6 +22,7 @@ const REVIVE_QUEUES: i32 = 8;
 /// What the topics that exist from the start follow from.
 #[derive(Clone, Debug)]
 pub(crate) struct BootFacts {
+    pub(crate) logs: u16,
     pub(crate) cluster: Text,
     pub(crate) broker: Text,
     pub(crate) auto_create: bool,
@@ -66,6 +67,12 @@ impl TopicTable {
         let mut configs = stored.topic_config_table;
         // The template follows the configuration, also when that changed since.
         configs.remove(name::AUTO_CREATE_TOPIC);
+        // Each log has a queue of its own in these.
+        for topic in [name::HALF_TOPIC, name::OP_HALF_TOPIC] {
+            if let Some(config) = configs.get_mut(topic) {
+                (config.read_queue_nums, config.write_queue_nums) = (i32::from(facts.logs), i32::from(facts.logs));
+            }
+        }
         for (topic, config) in configs {
             table.put(TopicConfig { topic_name: topic, ..config });
         }
@@ -216,8 +223,8 @@ fn boot_topics(facts: &BootFacts) -> Vec<TopicConfig> {
         plain(name::BENCHMARK_TOPIC, BENCHMARK_QUEUES),
         plain(name::OFFSET_MOVED_TOPIC, 1),
         plain(name::SCHEDULE_TOPIC, SCHEDULE_QUEUES),
-        plain(name::HALF_TOPIC, 1),
-        plain(name::OP_HALF_TOPIC, 1),
+        plain(name::HALF_TOPIC, i32::from(facts.logs)),
+        plain(name::OP_HALF_TOPIC, i32::from(facts.logs)),
         plain(name::TIMER_TOPIC, 1),
         plain(&name::reply_topic(&facts.cluster), 1),
         plain(&format!("rmq_sys_REVIVE_LOG_{}", facts.cluster), REVIVE_QUEUES),
@@ -251,6 +258,7 @@ mod tests {
 
     fn facts() -> BootFacts {
         BootFacts {
+            logs: 3,
             cluster: Text::from("C"),
             broker: Text::from("b"),
             auto_create: true,
@@ -281,6 +289,7 @@ mod tests {
             ("TBW102", 8, 7),
             ("BenchmarkTest", 1024, 6),
             ("SCHEDULE_TOPIC_XXXX", 18, 6),
+            ("RMQ_SYS_TRANS_HALF_TOPIC", 3, 6),
             ("C", 16, 7),
             ("b", 1, 7),
             ("C_REPLY_TOPIC", 1, 6),
@@ -309,6 +318,8 @@ mod tests {
         let same = TopicTable::at_boot(stored.clone(), &BootFacts { template_queues: 5, ..facts() }, Millis(3000));
         assert_eq!(same.get("T").unwrap().config, wish("T", 3));
         assert_eq!(same.get("TBW102").unwrap().config.read_queue_nums, 5);
+        let more = TopicTable::at_boot(stored.clone(), &BootFacts { logs: 4, ..facts() }, Millis(3000));
+        assert_eq!(more.get("RMQ_SYS_TRANS_HALF_TOPIC").unwrap().read_queues(), 4, "a queue for each log");
         let without = TopicTable::at_boot(stored, &BootFacts { auto_create: false, ..facts() }, Millis(3000));
         assert!(without.get("TBW102").is_none());
         assert_eq!(without.version(), table.version(), "nothing new, no new version");

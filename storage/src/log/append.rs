@@ -59,12 +59,24 @@ impl Log {
         drafts: &[RecordDraft<'_>],
         now: Millis,
     ) -> Result<Vec<Ticket>, AppendError> {
-        assert!(!drafts.is_empty(), "a batch of no records");
-        let total: u64 = drafts.iter().map(|draft| record::record_bytes(draft) as u64).sum();
+        let records: Vec<_> = drafts.iter().map(|draft| (queue, draft)).collect();
+        self.append_together(&records, now)
+    }
+
+    /// Appends records of any queues, as neighbours in one segment: all of them or none. A crash may keep the first of
+    /// them alone, never a later one without those before it.
+    pub fn append_together(
+        self: &Rc<Log>,
+        records: &[(&QueueRef, &RecordDraft<'_>)],
+        now: Millis,
+    ) -> Result<Vec<Ticket>, AppendError> {
+        assert!(!records.is_empty(), "a batch of no records");
+        let total: u64 = records.iter().map(|(_, draft)| record::record_bytes(draft) as u64).sum();
         self.make_place(total)?;
-        let queue = self.alive(queue);
-        let put = |draft: &RecordDraft<'_>| self.put(&queue, draft, record::record_bytes(draft), now);
-        let tickets = drafts.iter().map(put).collect();
+        let put = |(queue, draft): &(&QueueRef, &RecordDraft<'_>)| {
+            self.put(&self.alive(queue), draft, record::record_bytes(draft), now)
+        };
+        let tickets = records.iter().map(put).collect();
         self.appended_more.notify();
         Ok(tickets)
     }

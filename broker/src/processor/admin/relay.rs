@@ -84,7 +84,7 @@ pub(crate) async fn consumer_status(core: Rc<Core>, request: Request) -> Outcome
     let question = Command::request(RequestCode::GET_CONSUMER_STATUS_FROM_CLIENT, fields);
     let mut body = GetConsumerStatusBody::default();
     for (connection, id) in members {
-        let Ok(answer) = call_client(&core, connection, question.clone(), STATUS_TIME_MAX).await else { continue };
+        let Ok(answer) = core.call_client(connection, question.clone(), STATUS_TIME_MAX).await else { continue };
         if answer.code == ResponseCode::SUCCESS.0
             && let Ok(told) = json::decode::<GetConsumerStatusBody>(&answer.body)
         {
@@ -113,7 +113,7 @@ fn offline(group: &Text, client_id: Option<&Text>) -> Refusal {
 
 /// Passes a question on, and the answer back as it is.
 async fn relay(core: &Rc<Core>, connection: ConnectionId, question: Command, group: &Text) -> Outcome {
-    match call_client(core, connection, question, RELAY_TIME_MAX).await {
+    match core.call_client(connection, question, RELAY_TIME_MAX).await {
         Ok(answer) => {
             let relayed = Answer::of(ResponseCode(answer.code)).with_fields(answer.fields).with_body(answer.body);
             Ok(Answer { remark: answer.remark, ..relayed })
@@ -125,18 +125,4 @@ async fn relay(core: &Rc<Core>, connection: ConnectionId, question: Command, gro
         Err(Some(error)) => Err(Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string())),
         Err(None) => Err(Refusal::new(ResponseCode::SYSTEM_ERROR, format!("the consumer of group {group} just left"))),
     }
-}
-
-/// Calls a client wherever its connection lives. `None`: the connection is gone.
-async fn call_client(
-    core: &Rc<Core>,
-    connection: ConnectionId,
-    question: Command,
-    time_max: Duration,
-) -> Result<Command, Option<CallError>> {
-    core.on(connection.core, move |core| async move {
-        let connection = core.server().connection(connection).ok_or(None)?;
-        connection.call(question, time_max).await.map_err(Some)
-    })
-    .await
 }

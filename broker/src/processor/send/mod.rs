@@ -1,7 +1,9 @@
 //! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
 
+mod half;
 mod properties;
 mod put;
+pub(crate) mod reply;
 mod retry;
 
 use std::net::SocketAddr;
@@ -16,7 +18,7 @@ use remoting::header::send::SendMessage;
 use remoting::message_id::OffsetId;
 use remoting::name;
 use remoting::recall_handle::RecallHandle;
-use remoting::record::{BatchItems, RecordDraft, sys_flag};
+use remoting::record::{BatchItems, RecordDraft};
 use remoting::text::Text;
 use runtime::clock;
 use storage::{AppendError, FlushPolicy, Log, Mark, Ticket};
@@ -36,21 +38,25 @@ const ROOM_TIME_MAX: Duration = Duration::from_millis(2_000);
 
 /// One message, or a batch of one queue.
 pub(crate) async fn send(core: Rc<Core>, request: Request) -> Outcome {
-    let outcome = store(&core, &request).await;
-    let (code, remark, mut fields, stored) = match outcome {
-        Ok(stored) => (ResponseCode::SUCCESS, None, Fields::new(), Some(stored)),
+    let mut fields = Fields::new();
+    Ok(match store(&core, &request).await {
+        Ok(stored) => {
+            stored.push_fields(&mut fields);
+            answer(&core, ResponseCode::SUCCESS, None, fields)
+        }
         Err(refusal) => {
             core.stats.send_refused();
-            (refusal.code, Some(refusal.remark), refusal.fields, None)
+            answer(&core, refusal.code, Some(refusal.remark), refusal.fields)
         }
-    };
-    if let Some(stored) = stored {
-        stored.push_fields(&mut fields);
-    }
+    })
+}
+
+/// An answer with what every sender is told, whether its message was stored or not.
+fn answer(core: &Core, code: ResponseCode, remark: Option<Text>, mut fields: Fields) -> Answer {
     let config = core.config();
     fields.push("MSG_REGION", &*config.identity.region);
     fields.push("TRACE_ON", config.topics.trace_on);
-    Ok(Answer { remark, ..Answer::of(code).with_fields(fields) })
+    Answer { remark, ..Answer::of(code).with_fields(fields) }
 }
 
 /// What the sender is told of stored messages.
@@ -67,13 +73,7 @@ struct Stored {
 
 async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
     let header = SendMessage::decode(&request.command.fields)?;
-    accepts_sends(core)?;
-    let topic = match core.topics.get(&header.topic) {
-        Some(topic) => topic,
-        None => create_topic(core, &header).await?,
-    };
-    let queue = writable_queue(&topic, &header)?;
-    check_body(core, &request.command.body)?;
+    let (topic, queue) = admit(core, &header, request).await?;
     let is_batch = header.batch || request.command.code == remoting::code::RequestCode::SEND_BATCH_MESSAGE.0;
     let started = clock::instant();
     let stored = if is_batch {
@@ -85,6 +85,18 @@ async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
     };
     core.stats.send_took(started.elapsed());
     Ok(stored)
+}
+
+/// All that can be refused before the message itself is looked at. Makes the topic if it may be made.
+async fn admit(core: &Rc<Core>, header: &SendMessage, request: &Request) -> Result<(Arc<Topic>, QueueId), Refusal> {
+    accepts_sends(core)?;
+    let topic = match core.topics.get(&header.topic) {
+        Some(topic) => topic,
+        None => create_topic(core, header).await?,
+    };
+    let queue = writable_queue(&topic, header)?;
+    check_body(core, &request.command.body)?;
+    Ok((topic, queue))
 }
 
 /// The broker's own state: whether anything may be sent at all.
@@ -155,7 +167,9 @@ async fn store_one(
     request: &Request,
 ) -> Result<Stored, Refusal> {
     let known = Known::of(&header.properties);
-    refuse_later_features(header, &known)?;
+    if half::is_half(header, &known) {
+        return half::store_half(core, header, topic, queue, request).await;
+    }
     let due = due(core, &known)?;
     let mut made = None;
     let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
@@ -190,9 +204,11 @@ async fn store_batch(
             return Err(illegal("a message of the batch has an empty body: send at least one byte".to_owned()));
         }
         let known = Known::of(item.properties);
-        refuse_later_features(header, &known)?;
         if due(core, &known)? != Due::Now {
             return Err(illegal("a message of the batch is to be delivered later: send it alone".to_owned()));
+        }
+        if half::is_half(header, &known) {
+            return Err(illegal("transactional messages can't be sent in a batch: send each alone".to_owned()));
         }
         waits_for_flush |= known.waits_for_flush;
         properties.push(core.additions().stored(item.properties, &known, || core.unique_key())?);
@@ -213,16 +229,6 @@ async fn store_batch(
     let last = tickets.last().expect("a batch is not empty");
     reached(log, last, waits_for_flush).await?;
     Ok(Stored::of(core, queue, &tickets, None))
-}
-
-/// What a later version will do is refused, not done wrongly: the sender keeps the message.
-fn refuse_later_features(header: &SendMessage, known: &Known<'_>) -> Result<(), Refusal> {
-    let prepared = header.sys_flag & sys_flag::TRANSACTION_MASK == sys_flag::TRANSACTION_PREPARED;
-    if prepared || known.is_transaction {
-        let remark = "this broker does not serve transactions yet: the message was not stored";
-        return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
-    }
-    Ok(())
 }
 
 /// When the message is to be delivered. Most messages have no wish, and then no clock is asked.
@@ -256,7 +262,7 @@ fn draft<'a>(
     }
 }
 
-/// Appends, in order. Waits only while the log is too far behind with its writes.
+/// Appends to a log, in order. Waits only while the log is too far behind with its writes.
 pub(crate) async fn append<T>(log: &Log, try_append: impl Fn() -> Result<T, AppendError>) -> Result<T, Refusal> {
     let until = clock::instant() + ROOM_TIME_MAX;
     loop {
