@@ -65,15 +65,15 @@ impl SendTemplate {
         let run = form.run;
         let properties = format!("{UNIQUE_KEY}\u{1}{run:016X}{NUMBER_PLACE}\u{2}{WAIT_STORE}\u{1}true\u{2}");
         let header = SendMessage {
-            producer_group: form.group.clone(),
-            topic: form.topic.clone(),
-            default_topic: Text::from_static(AUTO_CREATE_TOPIC),
+            producer_group: &form.group,
+            topic: &form.topic,
+            default_topic: AUTO_CREATE_TOPIC,
             default_topic_queue_nums: 4,
             queue_id,
             sys_flag: 0,
             born_timestamp_ms: BORN_PLACE_MS,
             flag: 0,
-            properties: Text::from(properties),
+            properties: &properties,
             reconsume_times: 0,
             unit_mode: false,
             max_reconsume_times: None,

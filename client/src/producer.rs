@@ -93,7 +93,11 @@ pub struct Receipt {
 /// A send that only lacks its queue.
 struct Prepared {
     request: RequestCode,
-    header: SendMessage,
+    group: Text,
+    topic: Text,
+    flag: i32,
+    properties: String,
+    born_timestamp_ms: i64,
     body: Bytes,
     unique_id: String,
 }
@@ -137,7 +141,7 @@ impl Client {
     }
 
     async fn send_prepared(&self, prepared: &Prepared, options: &SendOptions) -> Result<Receipt, ClientError> {
-        let topic = &prepared.header.topic;
+        let topic = &prepared.topic;
         let (mut queue, mut address) = self.queue_to_send(topic, options, None).await?;
         let mut attempts_left = self.inner.limits.send_attempts_max;
         loop {
@@ -203,9 +207,16 @@ impl Client {
 
     fn prepare(&self, message: &Message, options: &SendOptions) -> Result<Prepared, ClientError> {
         let unique_id = self.inner.ids.next();
-        let properties = Text::from(message.properties_text(&unique_id)?);
-        let header = header(&message.topic, options, properties, message.flag);
-        Ok(Prepared { request: RequestCode::SEND_MESSAGE_V2, header, body: message.body.clone(), unique_id })
+        Ok(Prepared {
+            request: RequestCode::SEND_MESSAGE_V2,
+            group: group_of(options),
+            topic: message.topic.clone(),
+            flag: message.flag,
+            properties: message.properties_text(&unique_id)?,
+            born_timestamp_ms: clock::now_ms().0 as i64,
+            body: message.body.clone(),
+            unique_id,
+        })
     }
 
     fn prepare_batch(&self, messages: &[Message], options: &SendOptions) -> Result<Prepared, ClientError> {
@@ -222,19 +233,36 @@ impl Client {
             encode_item(&BatchItem { flag: message.flag, body: &message.body, properties: &properties }, &mut body);
             unique_ids.push(unique_id);
         }
-        let mut header = header(&first.topic, options, Text::EMPTY, 0);
-        header.batch = true;
-        let unique_id = unique_ids.join(",");
-        Ok(Prepared { request: RequestCode::SEND_BATCH_MESSAGE, header, body: Bytes::from(body), unique_id })
+        Ok(Prepared {
+            request: RequestCode::SEND_BATCH_MESSAGE,
+            group: group_of(options),
+            topic: first.topic.clone(),
+            flag: 0,
+            properties: String::new(),
+            born_timestamp_ms: clock::now_ms().0 as i64,
+            body: Bytes::from(body),
+            unique_id: unique_ids.join(","),
+        })
     }
 }
 
 impl Prepared {
     fn command(&self, queue: &MessageQueue) -> Command {
         let header = SendMessage {
+            producer_group: &self.group,
+            topic: &self.topic,
+            default_topic: AUTO_CREATE_TOPIC,
+            default_topic_queue_nums: NEW_TOPIC_QUEUES,
             queue_id: queue.queue_id,
-            broker_name: Some(queue.broker_name.clone()),
-            ..self.header.clone()
+            sys_flag: 0,
+            born_timestamp_ms: self.born_timestamp_ms,
+            flag: self.flag,
+            properties: &self.properties,
+            reconsume_times: 0,
+            unit_mode: false,
+            max_reconsume_times: None,
+            batch: self.request == RequestCode::SEND_BATCH_MESSAGE,
+            broker_name: Some(&queue.broker_name),
         };
         let mut fields = Fields::new();
         header.encode_short(&mut fields);
@@ -242,22 +270,6 @@ impl Prepared {
     }
 }
 
-fn header(topic: &Text, options: &SendOptions, properties: Text, flag: i32) -> SendMessage {
-    let group = if options.group.is_empty() { Text::from_static(GROUP_DEFAULT) } else { options.group.clone() };
-    SendMessage {
-        producer_group: group,
-        topic: topic.clone(),
-        default_topic: Text::from_static(AUTO_CREATE_TOPIC),
-        default_topic_queue_nums: NEW_TOPIC_QUEUES,
-        queue_id: 0,
-        sys_flag: 0,
-        born_timestamp_ms: clock::now_ms().0 as i64,
-        flag,
-        properties,
-        reconsume_times: 0,
-        unit_mode: false,
-        max_reconsume_times: None,
-        batch: false,
-        broker_name: None,
-    }
+fn group_of(options: &SendOptions) -> Text {
+    if options.group.is_empty() { Text::from_static(GROUP_DEFAULT) } else { options.group.clone() }
 }

@@ -219,7 +219,7 @@ fn a_new_topic_is_sent_to_brokers_that_make_topics() {
     runtime::run_here(async {
         let broker = Scripted::start(|request| {
             let header = SendMessage::decode(&request.fields).expect("a send");
-            assert_eq!((header.default_topic.as_str(), header.topic.as_str()), ("TBW102", "New"));
+            assert_eq!((header.default_topic, header.topic), ("TBW102", "New"));
             stored(header.queue_id)
         });
         let names = nameserver("TBW102", &[&broker]);

@@ -25,7 +25,7 @@ fn main() {
     report(calls, "decode, compact", || Command::decode(compact.clone()));
     report(calls, "decode, JSON, and read the header", || {
         let command = Command::decode(json.clone()).expect("our own frame");
-        SendMessage::decode(&command.fields)
+        SendMessage::decode(&command.fields).map(|header| header.queue_id)
     });
     let mut out = BytesMut::with_capacity(4096);
     report(calls, "build and encode a reply, JSON", || {
@@ -66,22 +66,20 @@ fn core_ns() -> u64 {
 /// A send as a Java producer writes it.
 fn send_frame(encoding: HeaderEncoding) -> Bytes {
     let header = SendMessage {
-        producer_group: Text::from("please_rename_unique_group_name"),
-        topic: Text::from("TopicTest"),
-        default_topic: Text::from("TBW102"),
+        producer_group: "please_rename_unique_group_name",
+        topic: "TopicTest",
+        default_topic: "TBW102",
         default_topic_queue_nums: 4,
         queue_id: 3,
         sys_flag: 0,
         born_timestamp_ms: 1_700_000_000_000,
         flag: 0,
-        properties: Text::from(
-            "KEYS\u{1}order-1234567\u{2}UNIQ_KEY\u{1}7F000001ABCD18B4AAC2000000000001\u{2}WAIT\u{1}true\u{2}TAGS\u{1}TagA\u{2}",
-        ),
+        properties: "KEYS\u{1}order-1234567\u{2}UNIQ_KEY\u{1}7F000001ABCD18B4AAC2000000000001\u{2}WAIT\u{1}true\u{2}TAGS\u{1}TagA\u{2}",
         reconsume_times: 0,
         unit_mode: false,
         max_reconsume_times: None,
         batch: false,
-        broker_name: Some(Text::from("broker-a")),
+        broker_name: Some("broker-a"),
     };
     let mut fields = Fields::new();
     header.encode_short(&mut fields);
@@ -106,9 +104,9 @@ fn reply(opaque: i32) -> Command {
     Command::reply(opaque, ResponseCode::SUCCESS).with_fields(response.to_fields())
 }
 
-fn draft<'a>(header: &'a SendMessage, body: &'a [u8]) -> RecordDraft<'a> {
+fn draft<'a>(header: &SendMessage<'a>, body: &'a [u8]) -> RecordDraft<'a> {
     RecordDraft {
-        topic: &header.topic,
+        topic: header.topic,
         queue_id: QueueId(3),
         flag: header.flag,
         sys_flag: header.sys_flag,
@@ -118,7 +116,7 @@ fn draft<'a>(header: &'a SendMessage, body: &'a [u8]) -> RecordDraft<'a> {
         reconsume_times: 0,
         prepared_transaction_offset: 0,
         body,
-        properties: &header.properties,
+        properties: header.properties,
     }
 }
 

@@ -19,6 +19,7 @@ pub mod message_id;
 pub mod name;
 pub mod properties;
 pub mod record;
+pub mod reply;
 pub mod subscription;
 pub mod text;
 

@@ -31,7 +31,9 @@ macro_rules! row {
 /// The row of a code; `None` when it is not served.
 pub(super) fn row(code: i32) -> Option<Row> {
     Some(match Code(code) {
-        Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => row!(owner::send, send::send),
+        Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => {
+            Row { owner: owner::send, process: send::send }
+        }
         Code::PULL_MESSAGE | Code::LITE_PULL_MESSAGE => row!(owner::queue, pull::pull),
 
         Code::SEARCH_OFFSET_BY_TIMESTAMP => row!(owner::queue, queue_offset::offset_by_time),

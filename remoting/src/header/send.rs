@@ -7,13 +7,13 @@ use crate::text::Text;
 /// The region told to clients that ask for none.
 pub const REGION_DEFAULT: &str = "DefaultRegion";
 
-/// A send. Codes 10 and 324 carry long field names, 310, 320 and 325 single letters; both may come with any code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SendMessage {
-    pub producer_group: Text,
-    pub topic: Text,
+/// A send, its texts where the fields have them. Codes 10 and 324 carry long field names, 310, 320 and 325 single letters; both may come with any code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendMessage<'a> {
+    pub producer_group: &'a str,
+    pub topic: &'a str,
     /// The topic whose settings a new topic takes over.
-    pub default_topic: Text,
+    pub default_topic: &'a str,
     pub default_topic_queue_nums: i32,
     /// Negative: the broker picks a queue.
     pub queue_id: i32,
@@ -21,13 +21,13 @@ pub struct SendMessage {
     pub born_timestamp_ms: i64,
     pub flag: i32,
     /// Names and values as [`crate::properties`] reads them.
-    pub properties: Text,
+    pub properties: &'a str,
     pub reconsume_times: i32,
     pub unit_mode: bool,
     pub max_reconsume_times: Option<i32>,
     /// The body holds several messages, see [`crate::record::BatchItems`].
     pub batch: bool,
-    pub broker_name: Option<Text>,
+    pub broker_name: Option<&'a str>,
 }
 
 /// Long name and letter of each field, in the order of the letters.
@@ -69,21 +69,21 @@ impl<'a> Found<'a> {
         Found { fields, at }
     }
 
-    fn optional<T: FromField>(&self, number: usize) -> Result<Option<T>, FieldError> {
+    fn optional<T: FromField<'a>>(&self, number: usize) -> Result<Option<T>, FieldError> {
         self.at[number].map(|index| self.fields.read_at(index, NAMES[number].0)).transpose()
     }
 
-    fn required<T: FromField>(&self, number: usize) -> Result<T, FieldError> {
+    fn required<T: FromField<'a>>(&self, number: usize) -> Result<T, FieldError> {
         self.optional(number)?.ok_or(FieldError::Missing { name: NAMES[number].0 })
     }
 }
 
-impl SendMessage {
+impl<'a> SendMessage<'a> {
     /// Reads either form of names.
     ///
     /// # Errors
     /// Naming the first field that is missing or unreadable, by its long name.
-    pub fn decode(fields: &Fields) -> Result<SendMessage, FieldError> {
+    pub fn decode(fields: &'a Fields) -> Result<SendMessage<'a>, FieldError> {
         let found = Found::new(fields);
         Ok(SendMessage {
             producer_group: found.required(0)?,
@@ -114,22 +114,22 @@ impl SendMessage {
     }
 
     fn encode_with(&self, fields: &mut Fields, name: impl Fn(usize) -> &'static str) {
-        fields.push(name(0), &self.producer_group);
-        fields.push(name(1), &self.topic);
-        fields.push(name(2), &self.default_topic);
+        fields.push(name(0), self.producer_group);
+        fields.push(name(1), self.topic);
+        fields.push(name(2), self.default_topic);
         fields.push(name(3), self.default_topic_queue_nums);
         fields.push(name(4), self.queue_id);
         fields.push(name(5), self.sys_flag);
         fields.push(name(6), self.born_timestamp_ms);
         fields.push(name(7), self.flag);
-        fields.push(name(8), &self.properties);
+        fields.push(name(8), self.properties);
         fields.push(name(9), self.reconsume_times);
         fields.push(name(10), self.unit_mode);
         if let Some(times) = self.max_reconsume_times {
             fields.push(name(11), times);
         }
         fields.push(name(12), self.batch);
-        if let Some(broker_name) = &self.broker_name {
+        if let Some(broker_name) = self.broker_name {
             fields.push(name(13), broker_name);
         }
     }
@@ -154,17 +154,17 @@ header! {
 mod tests {
     use super::*;
 
-    fn sample() -> SendMessage {
+    fn sample() -> SendMessage<'static> {
         SendMessage {
-            producer_group: Text::from("pg"),
-            topic: Text::from("T"),
-            default_topic: Text::from("TBW102"),
+            producer_group: "pg",
+            topic: "T",
+            default_topic: "TBW102",
             default_topic_queue_nums: 4,
             queue_id: -1,
             sys_flag: 0,
             born_timestamp_ms: 1_700_000_000_000,
             flag: 0,
-            properties: Text::from("TAGS\u{1}a\u{2}"),
+            properties: "TAGS\u{1}a\u{2}",
             reconsume_times: 0,
             unit_mode: false,
             max_reconsume_times: Some(16),

@@ -1,57 +1,61 @@
-//! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
+//! Sends (10, 310, 320, one-way): refuse, place, append in order, then answer when the flush policy is satisfied.
 
 mod properties;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::{PhysicalOffset, QueueId};
 use remoting::code::ResponseCode;
-use remoting::fields::Fields;
 use remoting::header::send::SendMessage;
 use remoting::message_id::OffsetId;
 use remoting::name;
 use remoting::properties::DELAY_LEVEL;
 use remoting::record::{BatchItems, RecordDraft, sys_flag};
+use remoting::reply::ReplyWriter;
 use runtime::clock;
-use storage::{AppendError, FlushPolicy, Log, Mark, Ticket};
+use storage::{AppendError, FlushPolicy, Log, Mark, StorageError, Ticket};
 
 pub(crate) use properties::Additions;
 use properties::Known;
 
-use crate::call::{Answer, Outcome, Refusal, Request};
+use crate::call::{Call, Refusal, Request, Responder};
 use crate::core::Core;
 use crate::topic::{self, Topic};
 
 /// How long a send waits for room in a log that is behind with its writes before it is refused as busy.
 const ROOM_TIME_MAX: Duration = Duration::from_millis(2_000);
+/// Every answer to a send tells the region and whether traces are on.
+const REGION: &str = "MSG_REGION";
+const TRACE_ON: &str = "TRACE_ON";
 
-/// One message, or a batch of one queue.
-pub(crate) async fn send(core: Rc<Core>, request: Request) -> Outcome {
-    let outcome = store(&core, &request).await;
-    let (code, remark, mut fields, stored) = match outcome {
-        Ok(stored) => (ResponseCode::SUCCESS, None, Fields::new(), Some(stored)),
-        Err(refusal) => {
-            core.stats.send_refused();
-            (refusal.code, Some(refusal.remark), refusal.fields, None)
+/// One message, or a batch of one queue. Where nothing stands in the way it is appended here and now, and the log calls
+/// back when the message is safe: no task is made for it.
+pub(crate) fn send(core: &Rc<Core>, call: Call) {
+    let Call { request, responder } = call;
+    match store(core, &request) {
+        Ok(stored) => stored.answer_when_safe(core, responder),
+        Err(Hindrance::Refused(refusal)) => refuse(core, responder, refusal),
+        Err(hindrance) => {
+            let core = core.clone();
+            runtime::spawn(async move {
+                match store_later(&core, &request, hindrance).await {
+                    Ok(stored) => stored.answer_when_safe(&core, responder),
+                    Err(refusal) => refuse(&core, responder, refusal),
+                }
+            });
         }
-    };
-    if let Some(stored) = stored {
-        stored.push_fields(&core, &mut fields);
     }
-    let config = core.config();
-    fields.push("MSG_REGION", &*config.identity.region);
-    fields.push("TRACE_ON", config.topics.trace_on);
-    Ok(Answer { remark, ..Answer::of(code).with_fields(fields) })
 }
 
-/// What the sender is told of stored messages.
+/// Messages that are appended and not safe yet.
 struct Stored {
     queue: QueueId,
     tickets: Tickets,
     unique_key: Option<String>,
+    waits_for_flush: bool,
+    started: Instant,
 }
 
 enum Tickets {
@@ -59,24 +63,66 @@ enum Tickets {
     Batch(Vec<Ticket>),
 }
 
-async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
+/// Why a send is not stored at once.
+enum Hindrance {
+    Refused(Refusal),
+    /// It may be made.
+    NoTopic,
+    /// The log is behind with its writes.
+    NoRoom {
+        log: Rc<Log>,
+        error: AppendError,
+    },
+}
+
+impl<R: Into<Refusal>> From<R> for Hindrance {
+    fn from(refusal: R) -> Hindrance {
+        Hindrance::Refused(refusal.into())
+    }
+}
+
+/// Appends, in order, and never waits.
+fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Hindrance> {
     let header = SendMessage::decode(&request.command.fields)?;
     accepts_sends(core)?;
-    let topic = match core.topics.get(&header.topic) {
-        Some(topic) => topic,
-        None => create_topic(core, &header).await?,
-    };
+    let topic = core.topics.get(header.topic).ok_or(Hindrance::NoTopic)?;
     let queue = writable_queue(&topic, &header)?;
     check_body(core, &request.command.body)?;
-    let is_batch = header.batch || request.command.code == remoting::code::RequestCode::SEND_BATCH_MESSAGE.0;
-    let started = clock::instant();
-    let stored = if is_batch {
-        store_batch(core, &header, &topic, queue, request).await?
+    if header.batch || request.command.code == remoting::code::RequestCode::SEND_BATCH_MESSAGE.0 {
+        store_batch(core, &header, &topic, queue, request)
     } else {
-        store_one(core, &header, &topic, queue, request).await?
-    };
-    core.stats.send_took(started.elapsed());
-    Ok(stored)
+        store_one(core, &header, &topic, queue, request)
+    }
+}
+
+/// Stores once what hindered it is gone, or gives up.
+async fn store_later(core: &Rc<Core>, request: &Request, mut hindrance: Hindrance) -> Result<Stored, Refusal> {
+    let until = clock::instant() + ROOM_TIME_MAX;
+    loop {
+        match hindrance {
+            Hindrance::Refused(refusal) => return Err(refusal),
+            Hindrance::NoTopic => create_topic(core, &SendMessage::decode(&request.command.fields)?).await?,
+            Hindrance::NoRoom { log, error } => {
+                let remaining = until.saturating_duration_since(clock::instant());
+                if clock::within(remaining, log.room()).await.is_none() {
+                    return Err(refused(&error));
+                }
+            }
+        }
+        match store(core, request) {
+            Ok(stored) => return Ok(stored),
+            Err(next) => hindrance = next,
+        }
+    }
+}
+
+fn refuse(core: &Rc<Core>, responder: Responder, refusal: Refusal) {
+    core.stats.send_refused();
+    let config = core.config();
+    let mut fields = refusal.fields;
+    fields.push(REGION, &*config.identity.region);
+    fields.push(TRACE_ON, config.topics.trace_on);
+    responder.answer(core, Err(Refusal { fields, ..refusal }));
 }
 
 /// The broker's own state: whether anything may be sent at all.
@@ -93,12 +139,12 @@ fn accepts_sends(core: &Core) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Arc<Topic>, Refusal> {
-    name::check_topic(&header.topic)
+async fn create_topic(core: &Rc<Core>, header: &SendMessage<'_>) -> Result<(), Refusal> {
+    name::check_topic(header.topic)
         .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
-    refuse_unsendable(&header.topic)?;
+    refuse_unsendable(header.topic)?;
     let queues = header.default_topic_queue_nums;
-    topic::ensure_for_send(core, &header.topic, &header.default_topic, queues, header.unit_mode).await
+    topic::ensure_for_send(core, header.topic, header.default_topic, queues, header.unit_mode).await.map(|_| ())
 }
 
 fn refuse_unsendable(topic: &str) -> Result<(), Refusal> {
@@ -110,9 +156,9 @@ fn refuse_unsendable(topic: &str) -> Result<(), Refusal> {
 }
 
 /// The queue that the message goes to. Its write permission is the route's matter, as with any broker of this kind.
-fn writable_queue(topic: &Topic, header: &SendMessage) -> Result<QueueId, Refusal> {
+fn writable_queue(topic: &Topic, header: &SendMessage<'_>) -> Result<QueueId, Refusal> {
     if topic.is_system {
-        refuse_unsendable(&header.topic)?;
+        refuse_unsendable(header.topic)?;
     }
     let queues = topic.write_queues().max(topic.read_queues());
     match u32::try_from(header.queue_id) {
@@ -139,49 +185,50 @@ fn check_body(core: &Core, body: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn store_one(
+fn store_one(
     core: &Rc<Core>,
-    header: &SendMessage,
+    header: &SendMessage<'_>,
     topic: &Topic,
     queue: QueueId,
     request: &Request,
-) -> Result<Stored, Refusal> {
-    let known = Known::of(&header.properties);
+) -> Result<Stored, Hindrance> {
+    let started = clock::instant();
+    let known = Known::of(header.properties);
     refuse_later_features(header, &known)?;
     let mut made = None;
-    let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
+    let properties = core.additions().stored(header.properties, &known, || made.insert(core.unique_key()).clone())?;
     let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
     let log = core.log_of_topic_queue(topic, queue);
-    let target = log.queue(&header.topic, queue);
-    let ticket = append(log, || log.append(&target, &draft, clock::now_ms())).await?;
+    let ticket = appended(log, log.append(&log.queue(header.topic, queue), &draft, clock::now_ms()))?;
     core.stats.sent(topic, queue, 1, record_bytes(&ticket));
-    reached(log, &ticket, known.waits_for_flush).await?;
     let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));
-    Ok(Stored { queue, tickets: Tickets::One(ticket), unique_key })
+    let waits_for_flush = known.waits_for_flush;
+    Ok(Stored { queue, tickets: Tickets::One(ticket), unique_key, waits_for_flush, started })
 }
 
-async fn store_batch(
+fn store_batch(
     core: &Rc<Core>,
-    header: &SendMessage,
+    header: &SendMessage<'_>,
     topic: &Topic,
     queue: QueueId,
     request: &Request,
-) -> Result<Stored, Refusal> {
+) -> Result<Stored, Hindrance> {
+    let started = clock::instant();
     let illegal = |remark: String| Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark);
-    if name::is_retry_topic(&header.topic) {
-        return Err(illegal(format!("a batch can't be sent to the retry topic {}", header.topic)));
+    if name::is_retry_topic(header.topic) {
+        return Err(illegal(format!("a batch can't be sent to the retry topic {}", header.topic)).into());
     }
     let items = BatchItems::new(&request.command.body)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| illegal(error.to_string()))?;
     if items.is_empty() {
-        return Err(illegal("the batch has no message".to_owned()));
+        return Err(illegal("the batch has no message".to_owned()).into());
     }
     let mut properties = Vec::with_capacity(items.len());
     let mut waits_for_flush = false;
     for item in &items {
         if item.body.is_empty() {
-            return Err(illegal("a message of the batch has an empty body: send at least one byte".to_owned()));
+            return Err(illegal("a message of the batch has an empty body: send at least one byte".to_owned()).into());
         }
         let known = Known::of(item.properties);
         refuse_later_features(header, &known)?;
@@ -197,17 +244,14 @@ async fn store_batch(
         })
         .collect();
     let log = core.log_of_topic_queue(topic, queue);
-    let target = log.queue(&header.topic, queue);
-    let tickets = append(log, || log.append_batch(&target, &drafts, clock::now_ms())).await?;
+    let tickets = appended(log, log.append_batch(&log.queue(header.topic, queue), &drafts, clock::now_ms()))?;
     let bytes = tickets.iter().map(record_bytes).sum();
     core.stats.sent(topic, queue, tickets.len() as u64, bytes);
-    let last = tickets.last().expect("a batch is not empty");
-    reached(log, last, waits_for_flush).await?;
-    Ok(Stored { queue, tickets: Tickets::Batch(tickets), unique_key: None })
+    Ok(Stored { queue, tickets: Tickets::Batch(tickets), unique_key: None, waits_for_flush, started })
 }
 
 /// What a later version will do is refused, not done wrongly: the sender keeps the message.
-fn refuse_later_features(header: &SendMessage, known: &Known<'_>) -> Result<(), Refusal> {
+fn refuse_later_features(header: &SendMessage<'_>, known: &Known<'_>) -> Result<(), Refusal> {
     let prepared = header.sys_flag & sys_flag::TRANSACTION_MASK == sys_flag::TRANSACTION_PREPARED;
     if prepared || known.is_transaction {
         let remark = "this broker does not serve transactions yet: the message was not stored";
@@ -224,14 +268,14 @@ fn refuse_later_features(header: &SendMessage, known: &Known<'_>) -> Result<(), 
 
 fn draft<'a>(
     core: &Core,
-    header: &'a SendMessage,
+    header: &SendMessage<'a>,
     queue: QueueId,
     peer: SocketAddr,
     body: &'a [u8],
     properties: &'a str,
 ) -> RecordDraft<'a> {
     RecordDraft {
-        topic: &header.topic,
+        topic: header.topic,
         queue_id: queue,
         flag: header.flag,
         sys_flag: header.sys_flag,
@@ -245,20 +289,12 @@ fn draft<'a>(
     }
 }
 
-/// Appends, in order. Waits only while the log is too far behind with its writes.
-async fn append<T>(log: &Log, try_append: impl Fn() -> Result<T, AppendError>) -> Result<T, Refusal> {
-    let until = clock::instant() + ROOM_TIME_MAX;
-    loop {
-        let error = match try_append() {
-            Ok(appended) => return Ok(appended),
-            Err(error) => error,
-        };
-        let remaining = until.saturating_duration_since(clock::instant());
-        let is_busy = matches!(error, AppendError::Busy { .. });
-        if !is_busy || clock::within(remaining, log.room()).await.is_none() {
-            return Err(refused(&error));
-        }
-    }
+/// What hinders an append: a log that is behind, or what a refusal tells.
+fn appended<T>(log: &Rc<Log>, outcome: Result<T, AppendError>) -> Result<T, Hindrance> {
+    outcome.map_err(|error| match error {
+        AppendError::Busy { .. } => Hindrance::NoRoom { log: log.clone(), error },
+        error => Hindrance::Refused(refused(&error)),
+    })
 }
 
 fn refused(error: &AppendError) -> Refusal {
@@ -270,34 +306,55 @@ fn refused(error: &AppendError) -> Refusal {
     Refusal::new(code, error.to_string())
 }
 
-/// Waits for what the sender was promised. Nothing changes from here on.
-async fn reached(log: &Log, ticket: &Ticket, waits_for_flush: bool) -> Result<(), Refusal> {
-    let mark = match log.flush_policy() {
-        FlushPolicy::Sync if waits_for_flush => Mark::Durable,
-        _ => Mark::Written,
-    };
-    ticket.reached(mark).await.map_err(|error| Refusal::new(ResponseCode::SERVICE_NOT_AVAILABLE, error.to_string()))
-}
-
 impl Stored {
-    fn push_fields(&self, core: &Core, fields: &mut Fields) {
+    /// Answers when the sender has what it was promised. Nothing about the messages changes from here on.
+    fn answer_when_safe(self, core: &Rc<Core>, responder: Responder) {
+        let reply = self.reply(core, responder.opaque());
+        let (core, started) = (core.clone(), self.started);
+        let ticket = match self.tickets {
+            Tickets::One(ticket) => ticket,
+            Tickets::Batch(mut tickets) => tickets.pop().expect("a batch is not empty"),
+        };
+        let mark = match ticket.flush_policy() {
+            FlushPolicy::Sync if self.waits_for_flush => Mark::Durable,
+            _ => Mark::Written,
+        };
+        let safe = move |outcome: Result<(), StorageError>| match outcome {
+            Ok(()) => {
+                core.stats.send_took(started.elapsed());
+                responder.answer_frame(&core, reply);
+            }
+            Err(error) => {
+                let refusal = Refusal::new(ResponseCode::SERVICE_NOT_AVAILABLE, error.to_string());
+                refuse(&core, responder, refusal);
+            }
+        };
+        ticket.when_reached(mark, Box::new(safe));
+    }
+
+    fn reply(&self, core: &Core, opaque: i32) -> Vec<u8> {
         let host = core.advertised();
+        let mut reply = ReplyWriter::new(ResponseCode::SUCCESS);
         let first = match &self.tickets {
             Tickets::One(ticket) => {
-                fields.push("msgId", offset_id(host, ticket.physical_offset));
+                reply.text("msgId", &offset_id(host, ticket.physical_offset));
                 ticket
             }
             Tickets::Batch(tickets) => {
                 let ids: Vec<String> = tickets.iter().map(|ticket| offset_id(host, ticket.physical_offset)).collect();
-                fields.push("msgId", ids.join(","));
+                reply.text("msgId", &ids.join(","));
                 &tickets[0]
             }
         };
-        fields.push("queueId", self.queue.0 as i32);
-        fields.push("queueOffset", first.queue_offset.0 as i64);
+        reply.number("queueId", i64::from(self.queue.0));
+        reply.number("queueOffset", first.queue_offset.0 as i64);
         if let Some(unique_key) = &self.unique_key {
-            fields.push("transactionId", unique_key.as_str());
+            reply.text("transactionId", unique_key);
         }
+        let config = core.config();
+        reply.text(REGION, &config.identity.region);
+        reply.text(TRACE_ON, if config.topics.trace_on { "true" } else { "false" });
+        reply.finish(opaque)
     }
 }
 
