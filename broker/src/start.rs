@@ -37,7 +37,7 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
 const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Share of the machine's memory that the tail caches may take together, unless the configuration says otherwise. Memory
 /// that is used again is warm; pages touched for the first time cost a tenth of the CPU of a 1 KB send.
-const TAIL_CACHE_MEMORY_PART: u64 = 16;
+const TAIL_CACHE_MEMORY_PART: u64 = 64;
 
 /// What a broker is started with.
 pub struct Launch {
@@ -142,7 +142,7 @@ pub fn run(launch: Launch) -> Result<(), BrokerError> {
 }
 
 async fn run_core(end: MeshEnd<Parcel>, boot: Arc<Boot>) {
-    let core = Core::new(end.join(), boot.placement, boot.config.clone(), boot.advertised);
+    let core = Core::new(end.join(), boot.placement, &boot.config, boot.advertised);
     let service = Rc::new(Dispatcher { core: core.clone() });
     let limits =
         Limits { idle_time_max: Duration::from_millis(boot.config.network.idle_ms_max.0), ..Limits::default() };

@@ -20,6 +20,7 @@ pub mod name;
 pub mod properties;
 pub mod recall_handle;
 pub mod record;
+pub mod reply;
 pub mod subscription;
 pub mod text;
 

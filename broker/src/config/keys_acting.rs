@@ -111,8 +111,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("cores", Kind::Whole { min: 0, max: 1024, unit: "" }, "0", Restart, "pinned threads; 0 is one for each processor"),
     Key::acting("logs", Kind::Whole { min: 0, max: 4096, unit: "" }, "0", Restart,
         "logs of a new store, fixed from then on; 0 is one for each core"),
-    Key::acting("tailCacheBytes", BYTES, "0", Restart, "memory of each log for its newest messages; 0 is a sixteenth of the machine over all logs"),
-    Key::acting("prepareAheadBytes", BYTES, "134217728", Restart, "how far in front of the newest message the disk is prepared"),
+    Key::acting("tailCacheBytes", BYTES, "0", Restart, "memory of each log for its newest messages; 0 is a 64th of the machine over all logs"),
+    Key::acting("prepareAheadBytes", BYTES, "1073741824", Restart, "how far in front of the newest message the disk is prepared"),
     Key::acting("unwrittenBytesMax", BYTES, "67108864", Restart, "bytes of each log that may wait for their write; sends beyond are refused as busy"),
 
     // What an update must not touch, whatever is listed in it.

@@ -144,7 +144,7 @@ pub struct Machine {
     pub cores: Option<u16>,
     /// Of a new store. `None`: one for each core.
     pub logs: Option<u16>,
-    /// Of each log. `None`: a sixteenth of the machine's memory divided by the logs.
+    /// Of each log. `None`: a 64th of the machine's memory divided by the logs.
     pub tail_cache_bytes: Option<u64>,
     pub prepare_ahead_bytes: u64,
     /// Of each log. Room for the largest message at least.

@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base::{LogOffset, Millis};
@@ -44,7 +43,7 @@ struct Source {
 struct Delivery<'a> {
     record: RecordView<'a>,
     restored: Restored<'a>,
-    topic: Arc<Topic>,
+    topic: Rc<Topic>,
 }
 
 impl Schedule {

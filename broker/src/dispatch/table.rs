@@ -31,7 +31,9 @@ macro_rules! row {
 /// The row of a code; `None` when it is not served.
 pub(super) fn row(code: i32) -> Option<Row> {
     Some(match Code(code) {
-        Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => row!(owner::send, send::send),
+        Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => {
+            Row { owner: owner::send, process: send::send }
+        }
         Code::CONSUMER_SEND_MSG_BACK => row!(owner::physical_offset, send_back::send_back),
         Code::RECALL_MESSAGE => row!(owner::here, recall::recall),
         Code::SEND_REPLY_MESSAGE | Code::SEND_REPLY_MESSAGE_V2 => row!(owner::send, send::reply::send_reply),

@@ -62,6 +62,7 @@ pub(crate) async fn send_back(core: Rc<Core>, request: Request) -> Outcome {
         Hop::Dead => send::DLQ_QUEUE,
     };
     let owner = core.placement.core_of_queue(target.name(), queue);
+    let target = Topic::clone(&target);
     core.on(owner, move |core| async move { store(&core, &record, hop, &target, queue).await }).await?;
     Ok(Answer::success())
 }

@@ -1,14 +1,15 @@
 //! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
 
 mod half;
+mod plain;
 mod properties;
 mod put;
 pub(crate) mod reply;
 mod retry;
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base::{QueueId, QueueOffset};
@@ -21,41 +22,53 @@ use remoting::recall_handle::RecallHandle;
 use remoting::record::{BatchItems, RecordDraft};
 use remoting::text::Text;
 use runtime::clock;
-use storage::{AppendError, FlushPolicy, Log, Mark, Ticket};
+use storage::{AppendError, FlushPolicy, Log, Mark, StorageError, Ticket};
 
 pub(crate) use properties::Additions;
 use properties::Known;
 pub(crate) use put::put;
 pub(crate) use retry::DLQ_QUEUE;
 
-use crate::call::{Answer, Outcome, Refusal, Request};
+use crate::call::{Answer, Call, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::delay::{Due, Wish};
+use crate::dispatch::start;
 use crate::topic::{self, Topic};
 
 /// How long a send waits for room in a log that is behind with its writes before it is refused as busy.
 const ROOM_TIME_MAX: Duration = Duration::from_millis(2_000);
+const REGION: &str = "MSG_REGION";
+const TRACE_ON: &str = "TRACE_ON";
 
 /// One message, or a batch of one queue.
-pub(crate) async fn send(core: Rc<Core>, request: Request) -> Outcome {
+pub(crate) fn send(core: &Rc<Core>, call: Call) {
+    if let Some(call) = plain::send(core, call) {
+        start(core, call, send_in_task);
+    }
+}
+
+/// Any send, also one that has to wait for something or is refused.
+async fn send_in_task(core: Rc<Core>, request: Request) -> Outcome {
     let mut fields = Fields::new();
     Ok(match store(&core, &request).await {
         Ok(stored) => {
             stored.push_fields(&mut fields);
             answer(&core, ResponseCode::SUCCESS, None, fields)
         }
-        Err(refusal) => {
-            core.stats.send_refused();
-            answer(&core, refusal.code, Some(refusal.remark), refusal.fields)
-        }
+        Err(refusal) => refused_answer(&core, refusal),
     })
+}
+
+fn refused_answer(core: &Core, refusal: Refusal) -> Answer {
+    core.stats.send_refused();
+    answer(core, refusal.code, Some(refusal.remark), refusal.fields)
 }
 
 /// An answer with what every sender is told, whether its message was stored or not.
 fn answer(core: &Core, code: ResponseCode, remark: Option<Text>, mut fields: Fields) -> Answer {
     let config = core.config();
-    fields.push("MSG_REGION", &*config.identity.region);
-    fields.push("TRACE_ON", config.topics.trace_on);
+    fields.push(REGION, &*config.identity.region);
+    fields.push(TRACE_ON, config.topics.trace_on);
     Answer { remark, ..Answer::of(code).with_fields(fields) }
 }
 
@@ -88,13 +101,13 @@ async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
 }
 
 /// All that can be refused before the message itself is looked at. Makes the topic if it may be made.
-async fn admit(core: &Rc<Core>, header: &SendMessage, request: &Request) -> Result<(Arc<Topic>, QueueId), Refusal> {
+async fn admit(core: &Rc<Core>, header: &SendMessage, request: &Request) -> Result<(Rc<Topic>, QueueId), Refusal> {
     accepts_sends(core)?;
     let topic = match core.topics.get(&header.topic) {
         Some(topic) => topic,
         None => create_topic(core, header).await?,
     };
-    let queue = writable_queue(&topic, header)?;
+    let queue = writable_queue(&topic, header.queue_id)?;
     check_body(core, &request.command.body)?;
     Ok((topic, queue))
 }
@@ -113,7 +126,7 @@ fn accepts_sends(core: &Core) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Arc<Topic>, Refusal> {
+async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Rc<Topic>, Refusal> {
     name::check_topic(&header.topic)
         .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
     refuse_unsendable(&header.topic)?;
@@ -130,15 +143,15 @@ fn refuse_unsendable(topic: &str) -> Result<(), Refusal> {
 }
 
 /// The queue that the message goes to. Its write permission is the route's matter, as with any broker of this kind.
-fn writable_queue(topic: &Topic, header: &SendMessage) -> Result<QueueId, Refusal> {
+fn writable_queue(topic: &Topic, queue_id: i32) -> Result<QueueId, Refusal> {
     if topic.is_system {
-        refuse_unsendable(&header.topic)?;
+        refuse_unsendable(topic.name())?;
     }
     let queues = topic.write_queues().max(topic.read_queues());
-    match u32::try_from(header.queue_id) {
+    match u32::try_from(queue_id) {
         Ok(queue) if queue < queues => Ok(QueueId(queue)),
         _ => {
-            let remark = format!("queue {} of topic {} does not exist: it has {queues}", header.queue_id, header.topic);
+            let remark = format!("queue {queue_id} of topic {} does not exist: it has {queues}", topic.name());
             Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark))
         }
     }
@@ -167,7 +180,7 @@ async fn store_one(
     request: &Request,
 ) -> Result<Stored, Refusal> {
     let known = Known::of(&header.properties);
-    if half::is_half(header, &known) {
+    if half::is_half(header.sys_flag, header.reconsume_times, &known) {
         return half::store_half(core, header, topic, queue, request).await;
     }
     let due = due(core, &known)?;
@@ -207,7 +220,7 @@ async fn store_batch(
         if due(core, &known)? != Due::Now {
             return Err(illegal("a message of the batch is to be delivered later: send it alone".to_owned()));
         }
-        if half::is_half(header, &known) {
+        if half::is_half(header.sys_flag, header.reconsume_times, &known) {
             return Err(illegal("transactional messages can't be sent in a batch: send each alone".to_owned()));
         }
         waits_for_flush |= known.waits_for_flush;
@@ -239,9 +252,9 @@ fn due(core: &Core, known: &Known<'_>) -> Result<Due, Refusal> {
     known.wish.due(&core.config().delays, core.delays.now())
 }
 
-fn draft<'a>(
+fn draft<'a, T: Deref<Target = str>>(
     core: &Core,
-    header: &'a SendMessage,
+    header: &'a SendMessage<T>,
     queue: QueueId,
     peer: SocketAddr,
     body: &'a [u8],
@@ -289,11 +302,21 @@ fn refused(error: &AppendError) -> Refusal {
 
 /// Waits for what the sender was promised. Nothing changes from here on.
 pub(crate) async fn reached(log: &Log, ticket: &Ticket, waits_for_flush: bool) -> Result<(), Refusal> {
-    let mark = match log.flush_policy() {
+    let mark = mark_of(log.flush_policy(), waits_for_flush);
+    ticket.reached(mark).await.map_err(|error| unsafe_end(&error))
+}
+
+/// The mark that a sender was promised.
+fn mark_of(policy: FlushPolicy, waits_for_flush: bool) -> Mark {
+    match policy {
         FlushPolicy::Sync if waits_for_flush => Mark::Durable,
         _ => Mark::Written,
-    };
-    ticket.reached(mark).await.map_err(|error| Refusal::new(ResponseCode::SERVICE_NOT_AVAILABLE, error.to_string()))
+    }
+}
+
+/// The log failed under a message that it had accepted.
+fn unsafe_end(error: &StorageError) -> Refusal {
+    Refusal::new(ResponseCode::SERVICE_NOT_AVAILABLE, error.to_string())
 }
 
 impl Stored {

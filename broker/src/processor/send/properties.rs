@@ -2,7 +2,7 @@
 
 use remoting::code::ResponseCode;
 use remoting::properties::{
-    CLUSTER, DELAY_LEVEL, MSG_REGION, NAME_END, POP_CHECKPOINT, PROPERTIES_BYTES_MAX, TIMER_DELAY_MS,
+    self, CLUSTER, DELAY_LEVEL, MSG_REGION, NAME_END, POP_CHECKPOINT, PROPERTIES_BYTES_MAX, TIMER_DELAY_MS,
     TIMER_DELAY_SECONDS, TIMER_DELIVER_MS, TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY, VALUE_END, WAIT_STORE,
 };
 
@@ -29,8 +29,8 @@ impl<'a> Known<'a> {
             known.is_unclean = !properties.is_empty();
             return known;
         }
-        for entry in text.split(VALUE_END) {
-            match entry.split_once(NAME_END) {
+        for entry in properties::entries(text) {
+            match properties::name_and_value(entry) {
                 Some((name, value)) if !name.is_empty() && !value.is_empty() && !value.contains(NAME_END) => {
                     known.take(name, value);
                 }
@@ -79,7 +79,7 @@ impl Additions {
     ) -> Result<String, Refusal> {
         let mut stored = String::with_capacity(properties.len() + self.text.len() + 64);
         if known.is_unclean {
-            for (name, value) in remoting::properties::parse(properties) {
+            for (name, value) in properties::parse(properties) {
                 if !matches!(name, POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER) {
                     push(&mut stored, name, value);
                 }

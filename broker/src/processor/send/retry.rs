@@ -11,6 +11,7 @@ use remoting::text::Text;
 use super::{Stored, store_one};
 use crate::call::{Refusal, Request};
 use crate::core::Core;
+use crate::topic::Topic;
 use crate::{group, topic};
 
 /// The one queue of a dead letter topic.
@@ -37,7 +38,7 @@ pub(super) async fn bury_exhausted(
         ..header.clone()
     };
     let owner = core.placement.core_of_queue(dlq.name(), DLQ_QUEUE);
-    let request = request.clone();
+    let (dlq, request) = (Topic::clone(&dlq), request.clone());
     let stored = core.on(owner, move |core| async move { store_one(&core, &header, &dlq, DLQ_QUEUE, &request).await });
     stored.await.map(Some)
 }
