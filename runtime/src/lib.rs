@@ -7,6 +7,7 @@ pub mod buffer;
 pub mod clock;
 pub mod core;
 pub mod file;
+pub mod mapped;
 pub mod mesh;
 pub mod net;
 pub mod process;

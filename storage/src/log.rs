@@ -12,6 +12,7 @@ mod read_plan;
 pub(crate) mod segment;
 mod stats;
 mod tail_cache;
+pub(crate) mod tail_file;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -46,6 +47,7 @@ use read_plan::Verified;
 use segment::Segments;
 use stats::Counts;
 use tail_cache::TailCache;
+use tail_file::TailFile;
 use turn::Turn;
 use watermarks::Watermarks;
 
@@ -69,6 +71,12 @@ pub struct Log {
     prepared: Cell<u64>,
     full: RefCell<Option<FullDisk>>,
 
+    /// Under asynchronous flushes, where the file system has it: records are safe before they are written.
+    tail_file: RefCell<Option<TailFile>>,
+    /// The ends of records that are not written yet; under asynchronous flushes.
+    unwritten_ends: RefCell<VecDeque<u64>>,
+    /// The end of the last record that is wholly written.
+    written_boundary: Cell<u64>,
     pending: RefCell<VecDeque<Pending>>,
     pending_keys: RefCell<VecDeque<u64>>,
     /// The end of the last record that became visible.
@@ -135,6 +143,7 @@ impl Log {
             runtime::blocking(move || recover(&folders, id, &options)).await?
         };
         let log = Rc::new(Log::from_recovered(folders, id, options, ring, recovered)?);
+        log.open_tail_file().await?;
         let min = log.min_offset();
         let queues = log.queues.borrow().sorted();
         for queue in queues {
@@ -189,6 +198,9 @@ impl Log {
             opened_end: end,
             prepared: Cell::new(end.next_multiple_of(BLOCK_BYTES as u64)),
             full: RefCell::default(),
+            tail_file: RefCell::default(),
+            unwritten_ends: RefCell::default(),
+            written_boundary: Cell::new(end),
             pending: RefCell::default(),
             pending_keys: RefCell::default(),
             dispatched: Cell::new(end),
@@ -226,6 +238,17 @@ impl Log {
         })
     }
 
+    /// What an earlier tail file held is in the log, so it begins anew. Without one senders wait for the log itself.
+    async fn open_tail_file(&self) -> Result<(), StorageError> {
+        let (path, unwritten_bytes_max) = (self.folders.tail_file(), self.options.unwritten_bytes_max);
+        if self.options.flush == FlushPolicy::Sync {
+            return runtime::blocking(move || crate::disk::remove(&path)).await;
+        }
+        let made = runtime::blocking(move || TailFile::create(&path, unwritten_bytes_max)).await;
+        self.tail_file.replace(made.ok());
+        Ok(())
+    }
+
     fn start_tasks(self: &Rc<Log>) {
         let log = self.clone();
         self.start(runtime::spawn, async move { log.write_on().await });
@@ -256,14 +279,14 @@ impl Log {
     pub fn visible_mark(&self) -> Mark {
         match self.options.flush {
             FlushPolicy::Sync => Mark::Durable,
-            FlushPolicy::Async => Mark::Written,
+            FlushPolicy::Async => Mark::Safe,
         }
     }
 
     /// The first offset the log still has.
     pub fn min_offset(&self) -> LogOffset {
-        // Without a segment the log begins with the next one.
-        let next = self.marks.appended() / self.options.segment_bytes * self.options.segment_bytes;
+        // Without a segment the log begins with the one that is written to next.
+        let next = self.marks.written() / self.options.segment_bytes * self.options.segment_bytes;
         LogOffset(self.segments.borrow().min_offset().unwrap_or(next))
     }
 

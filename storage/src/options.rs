@@ -35,6 +35,10 @@ impl LogFolders {
         self.log.join("checkpoint")
     }
 
+    pub(crate) fn tail_file(&self) -> PathBuf {
+        self.log.join("tail")
+    }
+
     pub(crate) fn deleted_topics(&self) -> PathBuf {
         self.log.join("deleted.json")
     }

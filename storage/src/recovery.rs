@@ -19,6 +19,7 @@ use crate::checkpoint::Checkpoint;
 use crate::disk;
 use crate::error::{IoContext, StorageError};
 use crate::log::segment::Segment;
+use crate::log::tail_file::Kept;
 use crate::options::{LogFolders, LogOptions, Progress};
 use crate::queue::IndexBuilder;
 use crate::queue::extent_file::{self, ExtentContent, ExtentFile, StoredRun};
@@ -93,6 +94,28 @@ pub(crate) struct Recovered {
 }
 
 pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) -> Result<Recovered, StorageError> {
+    let mut ended = None;
+    loop {
+        match recover_once(folders, log, options)? {
+            Pass::Done(recovered) => return Ok(*recovered),
+            Pass::PutBack { end } if ended == Some(end) => {
+                let what = "records of the tail file were put back and are not found".to_owned();
+                return Err(StorageError::Damaged { file: folders.commit_log.clone(), offset: Some(end), what });
+            }
+            Pass::PutBack { end } => ended = Some(end),
+        }
+    }
+}
+
+enum Pass {
+    Done(Box<Recovered>),
+    /// Records of the tail file were put back where the log ended; it is to be recovered with them.
+    PutBack {
+        end: u64,
+    },
+}
+
+fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Result<Pass, StorageError> {
     let begun = runtime::clock::instant();
     for folder in [&folders.log, &folders.commit_log, &folders.queues()] {
         disk::make_folder(folder)?;
@@ -111,6 +134,9 @@ pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) ->
     let clean = checkpoint.is_some_and(|checkpoint| checkpoint.clean && checkpoint.durable == rebuild.position);
     let active = if clean { rebuild.builder_at(rebuild.position) } else { rebuild.scan_rest()? };
     let end = rebuild.position;
+    if !clean && put_back(folders, log, options, checkpoint, end)? {
+        return Ok(Pass::PutBack { end });
+    }
     let active = active.finish(end);
     let (extents, mut report) = (rebuild.extents, rebuild.report);
 
@@ -142,7 +168,38 @@ pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) ->
     report.extents_loaded = extents.len() - report.extents_rebuilt;
     report.elapsed_ms = begun.elapsed().as_millis() as u64;
     let head = read_head(&segments, end)?;
-    Ok(Recovered { segments, end, head, extents, active, deleted, floors, store_ms_last, checkpoint, report })
+    let recovered =
+        Recovered { segments, end, head, extents, active, deleted, floors, store_ms_last, checkpoint, report };
+    Ok(Pass::Done(Box::new(recovered)))
+}
+
+/// Writes what the tail file has of the log behind its end there, durably. Whether there was anything.
+fn put_back(
+    folders: &LogFolders,
+    log: LogId,
+    options: &LogOptions,
+    checkpoint: Option<Checkpoint>,
+    end: u64,
+) -> Result<bool, StorageError> {
+    let path = folders.tail_file();
+    let Some(kept) = Kept::read(&path).context("read", &path)? else { return Ok(false) };
+    let runs = kept.runs_from(log, end, options.segment_bytes);
+    let Some(last) = runs.last() else { return Ok(false) };
+    if let Some(checkpoint) = checkpoint {
+        let limit = last.start + last.bytes.len() as u64;
+        let written_limit = checkpoint.written_limit.max(limit);
+        let generation = checkpoint.generation + 1;
+        Checkpoint { generation, written_limit, ..checkpoint }.write(&folders.checkpoint(), log)?;
+    }
+    for run in &runs {
+        let start = run.start / options.segment_bytes * options.segment_bytes;
+        let path = folders.commit_log.join(disk::offset_name(start));
+        if !path.exists() {
+            Segment::create(&folders.commit_log, start, options.segment_bytes)?;
+        }
+        disk::write_part(&path, run.start - start, &run.bytes).context("write", &path)?;
+    }
+    Ok(true)
 }
 
 fn open_segments(

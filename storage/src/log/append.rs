@@ -65,7 +65,7 @@ impl Log {
         let bytes = record::record_bytes(draft);
         self.make_place(bytes as u64)?;
         let ticket = self.put(&self.alive(queue), draft, bytes, now);
-        self.appended_more.notify();
+        self.was_appended();
         Ok(ticket)
     }
 
@@ -94,7 +94,7 @@ impl Log {
             self.put(&self.alive(queue), draft, record::record_bytes(draft), now)
         };
         let tickets = records.iter().map(put).collect();
-        self.appended_more.notify();
+        self.was_appended();
         Ok(tickets)
     }
 
@@ -113,6 +113,28 @@ impl Log {
         let tickets = group.iter().map(put).collect();
         self.appended_more.notify();
         Ok(tickets)
+    }
+
+    fn was_appended(&self) {
+        self.appended_more.notify();
+        if self.tail_file.borrow().is_some() {
+            self.marks_advanced();
+        }
+    }
+
+    /// Copies what is appended at `start` to the tail file, if all in front of it is safe and it fits beside what is not
+    /// written yet. Whether it did.
+    fn keep(&self, start: u64, content: &[u8]) -> bool {
+        match &mut *self.tail_file.borrow_mut() {
+            Some(tail_file)
+                if self.marks.safe() == start
+                    && start + content.len() as u64 - self.marks.written() <= tail_file.len() =>
+            {
+                tail_file.put(start, content);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Waits until a refused append may be tried again.
@@ -180,7 +202,11 @@ impl Log {
         tail.push(BLANK_BYTES, |target| target.copy_from_slice(&blank));
         tail.roll(limit);
         self.rolls.borrow_mut().push_back(Roll { filled: start + BLANK_BYTES as u64, next: limit });
+        let is_kept = self.keep(start, &blank);
         self.marks.advance_appended(limit);
+        if is_kept {
+            self.marks.advance_safe(limit);
+        }
         self.segment_limit.set(limit + self.options.segment_bytes);
     }
 
@@ -200,9 +226,20 @@ impl Log {
             physical_offset: PhysicalOffset::new(self.id, offset),
             store_timestamp_ms: store_timestamp_ms as i64,
         };
-        self.tail.borrow_mut().push(bytes, |target| record::encode(draft, placement, target));
+        let mut is_kept = false;
+        self.tail.borrow_mut().push(bytes, |target| {
+            record::encode(draft, placement, target);
+            is_kept = self.keep(offset.0, target);
+        });
         self.store_ms_last.set(store_timestamp_ms);
-        self.marks.advance_appended(offset.0 + bytes as u64);
+        let end = offset.0 + bytes as u64;
+        self.marks.advance_appended(end);
+        if is_kept {
+            self.marks.advance_safe(end);
+        }
+        if self.options.flush == FlushPolicy::Async {
+            self.unwritten_ends.borrow_mut().push_back(end);
+        }
         queue.advance_next(1);
         let indexed = Indexed::of(draft.properties);
         let mut key_count = 0;

@@ -19,6 +19,10 @@ use crate::options::FlushPolicy;
 /// The durable mark goes to disk so often while it moves.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
+/// With a tail file, so little waits for so long for more to come.
+const GATHER_BYTES: u64 = 256 << 10;
+const GATHER_TIME: Duration = Duration::from_millis(1);
+
 /// Bytes of one segment that are to be written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
@@ -44,6 +48,13 @@ impl Log {
                     return;
                 }
                 self.appended_more.notified().await;
+            }
+            if self.ended.get() {
+                return;
+            }
+            if self.tail_file.borrow().is_some() && self.marks.appended() - self.marks.written() < GATHER_BYTES {
+                // Nobody waits for this write, and a larger one costs the same.
+                runtime::clock::within(GATHER_TIME, self.flush_wanted.notified()).await;
             }
             if let Err(error) = self.write_once().await {
                 self.fail(error);
@@ -82,6 +93,7 @@ impl Log {
             end = roll.next;
         }
         self.marks.advance_written(end);
+        self.advance_written_boundary(end);
         if is_sync {
             self.marks.advance_durable(end);
         }
@@ -101,6 +113,13 @@ impl Log {
             self.prepare_wanted.notify();
         }
         Ok(())
+    }
+
+    fn advance_written_boundary(&self, written: u64) {
+        let mut ends = self.unwritten_ends.borrow_mut();
+        while let Some(end) = ends.pop_front_if(|end| *end <= written) {
+            self.written_boundary.set(end);
+        }
     }
 
     /// The task that flushes by time, and brings the durable mark to disk.
@@ -136,7 +155,7 @@ impl Log {
 
     /// Makes everything durable that is written by now.
     async fn flush_written(&self) -> Result<(), StorageError> {
-        let (written, boundary) = (self.marks.written(), self.dispatched.get());
+        let (written, boundary) = (self.marks.written(), self.written_boundary.get());
         while self.marks.durable() < written {
             let durable = self.marks.durable();
             let Some(segment) = self.segments.borrow().containing(durable) else {
@@ -149,7 +168,6 @@ impl Log {
             self.marks_advanced();
         }
         if self.options.flush == FlushPolicy::Async {
-            // Under this policy records are visible once written, so the boundary was written when this began.
             self.durable_boundary.set(boundary);
         }
         Ok(())

@@ -39,7 +39,7 @@ impl Log {
     pub(super) fn marks_advanced(&self) {
         let visible = match self.options.flush {
             FlushPolicy::Sync => self.marks.durable(),
-            FlushPolicy::Async => self.marks.written(),
+            FlushPolicy::Async => self.marks.safe(),
         };
         let call = self.visible_call.borrow().clone();
         loop {

@@ -47,10 +47,10 @@ async fn open(folders: &LogFolders, options: &LogOptions) -> (Rc<Log>, RecoveryR
     Log::open(folders.clone(), LOG, options.clone(), ring).await.expect("the log opens")
 }
 
-/// A crash: the process is gone, what was not written is lost.
+/// A crash: the process is gone, what was not safe is lost.
 async fn crash(log: Rc<Log>) -> u64 {
     log.end_tasks().await;
-    log.marks.written()
+    log.marks.safe()
 }
 
 fn draft<'a>(topic: &'a str, queue: u32, body: &'a [u8], properties: &'a str) -> RecordDraft<'a> {

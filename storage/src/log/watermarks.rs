@@ -1,6 +1,6 @@
-//! How far a log is appended, written and durable, and who waits for what.
+//! How far a log is appended, safe, written and durable, and who waits for what.
 //!
-//! appended ≥ written ≥ durable, and none goes back. Waiters are kept in the order of the ends they wait for, so one
+//! appended ≥ safe ≥ written ≥ durable, and none goes back. Waiters are kept in the order of the ends they wait for, so one
 //! step forward wakes all of them that it reaches and looks at no other.
 
 use std::cell::{Cell, RefCell};
@@ -13,8 +13,8 @@ use crate::error::StorageError;
 /// What a ticket can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The device has taken the record: it survives the end of the process.
-    Written,
+    /// The record survives the end of the process: it is in the tail file, or the device has taken it.
+    Safe,
     /// The record survives a loss of power.
     Durable,
 }
@@ -35,9 +35,10 @@ struct Waiter {
 #[derive(Default)]
 pub(crate) struct Watermarks {
     appended: Cell<u64>,
+    safe: Cell<u64>,
     written: Cell<u64>,
     durable: Cell<u64>,
-    waiting_written: RefCell<VecDeque<Waiter>>,
+    waiting_safe: RefCell<VecDeque<Waiter>>,
     waiting_durable: RefCell<VecDeque<Waiter>>,
     failure: RefCell<Option<StorageError>>,
 }
@@ -47,6 +48,7 @@ impl Watermarks {
     pub(crate) fn at(end: u64) -> Watermarks {
         let marks = Watermarks::default();
         marks.appended.set(end);
+        marks.safe.set(end);
         marks.written.set(end);
         marks.durable.set(end);
         marks
@@ -54,6 +56,10 @@ impl Watermarks {
 
     pub(crate) fn appended(&self) -> u64 {
         self.appended.get()
+    }
+
+    pub(crate) fn safe(&self) -> u64 {
+        self.safe.get()
     }
 
     pub(crate) fn written(&self) -> u64 {
@@ -70,10 +76,18 @@ impl Watermarks {
     }
 
     /// Moves the mark. Waiters sleep on until [`Watermarks::wake`]: first the records must be visible.
+    pub(crate) fn advance_safe(&self, to: u64) {
+        assert!(to >= self.safe.get(), "safe goes back from {} to {to}", self.safe.get());
+        assert!(to <= self.appended.get(), "safe {to} is past appended {}", self.appended.get());
+        self.safe.set(to);
+    }
+
+    /// As [`Watermarks::advance_safe`], which it may do too.
     pub(crate) fn advance_written(&self, to: u64) {
         assert!(to >= self.written.get(), "written goes back from {} to {to}", self.written.get());
         assert!(to <= self.appended.get(), "written {to} is past appended {}", self.appended.get());
         self.written.set(to);
+        self.safe.set(to.max(self.safe.get()));
     }
 
     /// As [`Watermarks::advance_written`].
@@ -84,7 +98,7 @@ impl Watermarks {
     }
 
     pub(crate) fn wake(&self) {
-        wake_below(&self.waiting_written, self.written.get(), &Ok(()));
+        wake_below(&self.waiting_safe, self.safe.get(), &Ok(()));
         wake_below(&self.waiting_durable, self.durable.get(), &Ok(()));
     }
 
@@ -92,7 +106,7 @@ impl Watermarks {
     pub(crate) fn fail(&self, error: StorageError) {
         let error = self.failure.borrow_mut().get_or_insert(error).clone();
         self.wake();
-        wake_below(&self.waiting_written, u64::MAX, &Err(error.clone()));
+        wake_below(&self.waiting_safe, u64::MAX, &Err(error.clone()));
         wake_below(&self.waiting_durable, u64::MAX, &Err(error));
     }
 
@@ -137,7 +151,7 @@ impl Watermarks {
 
     fn of(&self, mark: Mark) -> (&Cell<u64>, &RefCell<VecDeque<Waiter>>) {
         match mark {
-            Mark::Written => (&self.written, &self.waiting_written),
+            Mark::Safe => (&self.safe, &self.waiting_safe),
             Mark::Durable => (&self.durable, &self.waiting_durable),
         }
     }
@@ -181,7 +195,7 @@ mod tests {
             for end in [300, 200, 400] {
                 let (marks, order) = (marks.clone(), order.clone());
                 runtime::spawn(async move {
-                    if marks.reached(end, Mark::Written).await.is_ok() {
+                    if marks.reached(end, Mark::Safe).await.is_ok() {
                         order.borrow_mut().push(end);
                     }
                 });
@@ -201,7 +215,7 @@ mod tests {
             for end in [500, 360, 350] {
                 let calls = calls.clone();
                 let call = move |outcome: Result<(), StorageError>| calls.borrow_mut().push((end, outcome.is_ok()));
-                marks.when_reached(end, Mark::Written, Box::new(call));
+                marks.when_reached(end, Mark::Safe, Box::new(call));
             }
             assert_eq!(*calls.borrow(), [(350, true)], "what is reached is told at once");
             // Moved, but nobody was woken yet: a failure does not take back what was reached.
@@ -209,7 +223,7 @@ mod tests {
             marks.fail(StorageError::Stopped { log: 0 });
             assert_eq!(*calls.borrow(), [(350, true), (360, true), (500, false)]);
             assert!(failed.await.is_err());
-            assert!(marks.reached(350, Mark::Written).await.is_ok(), "what was reached stays reached");
+            assert!(marks.reached(350, Mark::Safe).await.is_ok(), "what was reached stays reached");
         })
         .expect("an executor");
     }

@@ -310,7 +310,7 @@ pub(crate) async fn reached(log: &Log, ticket: &Ticket, waits_for_flush: bool) -
 fn mark_of(policy: FlushPolicy, waits_for_flush: bool) -> Mark {
     match policy {
         FlushPolicy::Sync if waits_for_flush => Mark::Durable,
-        _ => Mark::Written,
+        _ => Mark::Safe,
     }
 }
 

@@ -19,6 +19,9 @@ enum Remains {
 
 fn leave(folders: &LogFolders, end: u64, remains: Remains, random: &mut Random) {
     let last = segment_path(folders, end);
+    if !last.exists() {
+        return;
+    }
     match remains {
         Remains::Nothing => {}
         Remains::Zeros => overwrite(folders, end, &[0; 8192]),
@@ -78,6 +81,7 @@ fn acknowledged_messages_survive_and_offsets_stay_dense() {
                         unacknowledged.last().expect("one").1.reached(log.visible_mark()).await.expect("stored");
                     }
                 }
+                let crashed = log.clone();
                 let end = crash(log).await;
                 for (queue, ticket, body) in unacknowledged {
                     if ticket.end.0 <= end {
@@ -86,11 +90,41 @@ fn acknowledged_messages_survive_and_offsets_stay_dense() {
                     }
                 }
                 // A write ends within a record only where it was cut by its size: that record is torn anyway.
-                leave(&folders, end, all[(round + 1) % all.len()], &mut random);
+                leave(&folders, crashed.marks.written(), all[(round + 1) % all.len()], &mut random);
             }
         })
         .expect("an executor");
     }
+}
+
+/// The process ends before its first write: the records are in the tail file alone, whose end they pass, and their
+/// second segment was never made.
+#[test]
+fn what_only_the_tail_file_has_comes_back() {
+    let folder = TempFolder::new("crash");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let options = LogOptions { unwritten_bytes_max: 2 << 20, ..small(FlushPolicy::Async) };
+        let (log, _) = open(&folders, &options).await;
+        let first = append(&log, "T", 0, &[0; 900_000]).await;
+        first.reached(Mark::Durable).await.expect("durable");
+        for number in 1..6 {
+            append(&log, "T", 0, &vec![number; 300_000]).await.reached(Mark::Safe).await.expect("safe at once");
+        }
+        let crashed = log.clone();
+        let end = crash(log).await;
+        assert!(end > 2 << 20 && crashed.marks.written() < 1 << 20, "safe {end}, written {}", crashed.marks.written());
+        drop(crashed);
+        // Under the other policy as well.
+        let (log, report) = open(&folders, &small(FlushPolicy::Sync)).await;
+        assert_eq!((report.end.0, report.cut_bytes), (end, 0));
+        let all = read_all(&log, &log.queue("T", QueueId(0))).await;
+        let sent = |number: u8| (u64::from(number), vec![number; if number == 0 { 900_000 } else { 300_000 }]);
+        assert!(all == (0..6).map(sent).collect::<Vec<_>>());
+        assert!(!folders.tail_file().exists());
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
 }
 
 /// A record was torn, the one behind it was not: neither may be there, not even after another record of the torn

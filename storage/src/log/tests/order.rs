@@ -91,7 +91,7 @@ fn asynchronous_flushes_follow_and_can_be_asked_for() {
         let (log, _) = open(&folders, &options).await;
         for number in 0..2000_u32 {
             let ticket = append(&log, "T", 0, &[number as u8; 1500]).await;
-            ticket.reached(Mark::Written).await.expect("written");
+            ticket.reached(Mark::Safe).await.expect("written");
             if number % 500 == 499 {
                 ticket.reached(Mark::Durable).await.expect("durable");
                 assert!(log.stats().durable >= ticket.end.0);
@@ -119,7 +119,7 @@ fn a_batch_is_whole_or_refused() {
         assert_eq!(tickets[0].physical_offset.offset().0, 1 << 20, "both are in the next segment");
         let error = log.append_batch(&queue, &vec![draft("T", 1, &body, ""); 4], Millis(5)).err().expect("too large");
         assert!(matches!(error, AppendError::TooLarge { .. }), "{error}");
-        tickets[1].reached(Mark::Written).await.expect("written");
+        tickets[1].reached(Mark::Safe).await.expect("written");
         assert_eq!(queue.next().0, 4);
         assert_eq!(read_all(&log, &queue).await.len(), 4);
         log.stop().await.expect("stopped");
@@ -141,7 +141,7 @@ fn records_of_several_queues_are_neighbours() {
         assert_eq!(tickets.iter().map(queue_offset).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(tickets[0].physical_offset.offset().0, 1 << 20);
         assert_eq!(tickets[1].physical_offset.offset(), tickets[0].end, "nothing lies between them");
-        tickets[1].reached(Mark::Written).await.expect("written");
+        tickets[1].reached(Mark::Safe).await.expect("written");
         assert_eq!((read_all(&log, &t).await.len(), read_all(&log, &u).await.len()), (2, 1));
         log.stop().await.expect("stopped");
     })
@@ -186,7 +186,7 @@ fn store_times_never_go_back_and_are_searched_exactly() {
         }
         let late = append_at(&log, "T", 1, b"x", 5).await;
         assert_eq!(late.store_timestamp_ms, 19_000, "the clock went back, the log did not");
-        late.reached(Mark::Written).await.expect("written");
+        late.reached(Mark::Safe).await.expect("written");
         let cases = [
             (9_999, Lower, 0),
             (10_000, Lower, 0),

@@ -22,7 +22,7 @@ fn each_offset_has_its_answer() {
             let body = vec![number as u8; 1000];
             last = Some(log.append(&queue, &draft("T", 0, &body, &properties), Millis(1)).expect("appended"));
         }
-        last.expect("some").reached(Mark::Written).await.expect("written");
+        last.expect("some").reached(Mark::Safe).await.expect("written");
         let max = QueueOffset(5);
         assert_eq!(read(5).await, QueueRead::AtEnd { max });
         assert_eq!(read(6).await, QueueRead::TooLarge { max });
