@@ -33,7 +33,7 @@ pub use load::{FileFormat, Loaded, Loader};
 pub use rewrite::rewrite_file;
 pub use settings::{Settings, Surroundings};
 pub use typed::{
-    BrokerRole, Config, Consumers, FlushDiskType, HostPort, Identity, Machine, Messages, Network, Permission,
+    BrokerRole, Config, Consumers, FlushDiskType, HostPort, Identity, Machine, Messages, Network, Permission, Pop,
     Registration, Store, Topics, Transactions,
 };
 pub use update::{Update, UpdateRefused, apply_update};

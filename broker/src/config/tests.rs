@@ -262,7 +262,10 @@ fn odd_values_are_warned_of_and_accepted() {
         assert_eq!(loaded.settings.without_effect(), Vec::<String>::new(), "{text} is told once");
     }
     for (text, listed) in [
-        ("reviveInterval=2000", "reviveInterval: accepted, no effect yet: later version (POP consumption)"),
+        (
+            "userCacheMaxNum=2000",
+            "userCacheMaxNum: accepted, no effect yet: later version (authentication and authorization)",
+        ),
         (
             "timerWheelEnable=false",
             "timerWheelEnable: accepted, no effect yet: later version (delayed and timed messages)",
