@@ -308,7 +308,7 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
         stats::start(&core);
         group::start_background(&core);
         transaction::start_background(&core);
-        pop::commit_recovered(&core);
+        pop::commit_recovered(&core).await;
         pop::start_background(&core);
     })
     .await;

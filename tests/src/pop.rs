@@ -122,7 +122,7 @@ impl Popped {
 /// A property of a message.
 pub fn property<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
     let entries = record.properties.split('\u{2}').filter_map(|entry| entry.split_once('\u{1}'));
-    entries.filter(|(found, _)| *found == name).map(|(_, value)| value).last()
+    entries.filter(|(found, _)| *found == name).map(|(_, value)| value).next_back()
 }
 
 /// Entries `kind name value`, by kind and name.

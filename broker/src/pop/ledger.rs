@@ -5,6 +5,8 @@
 //! as they may. Queues popped in order keep their last batch in memory only; after a restart they go on at the committed
 //! offset.
 
+mod recovery;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,7 +14,7 @@ use std::rc::Rc;
 use base::QueueOffset;
 use remoting::text::Text;
 use runtime::sync::Notify;
-use storage::{AppendError, Log, StorageError, Ticket};
+use storage::{AppendError, Log, Ticket};
 
 use super::in_flight::{BATCHES_MAX, Batch, InFlight, PopQueue};
 use super::note::{InBatch, Note};
@@ -23,6 +25,9 @@ use crate::journal::Journal;
 /// Queues without anything in flight are forgotten after this time without a pop: the group's committed offset says the
 /// same, and is stored by then.
 const IDLE_MS_MAX: u64 = 60_000;
+
+/// Forgotten queues noted by one record of the journal.
+const FORGOTTEN_TOGETHER_MAX: usize = 256;
 
 /// A queue as one group pops it.
 struct State {
@@ -70,6 +75,14 @@ pub(super) enum Closed {
     Full,
 }
 
+/// What an acknowledgement came to.
+pub(super) enum Acknowledged {
+    /// The receipt holds no more.
+    Void,
+    Done,
+    Noted(Ticket),
+}
+
 /// When a batch was popped, and for how long it is nobody else's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -80,34 +93,6 @@ pub(super) struct Times {
 impl Ledger {
     pub(super) fn new(log: Rc<Log>, journal: Journal, due_earlier: Rc<Notify>) -> Ledger {
         Ledger { log, journal, in_flight: RefCell::default(), queues: RefCell::default(), due_earlier }
-    }
-
-    /// Reads what holds from the journal; before anything is popped.
-    pub(super) async fn recover(&self, now_ms: u64) -> Result<(), StorageError> {
-        let mut reader = self.journal.read::<Note>().await?;
-        if let Some(Note::Snapshot { queues, batches }) = reader.snapshot.take() {
-            for (of, next) in queues {
-                self.follow(&Rc::new(of), next, now_ms);
-            }
-            for (id, batch) in batches {
-                self.insert(id, batch);
-            }
-        }
-        while let Some(noted) = reader.next().await? {
-            match noted.note {
-                Some(Note::Popped { batch, next }) => {
-                    self.follow(&batch.of, next, now_ms);
-                    self.insert(noted.at, batch);
-                }
-                Some(Note::Done { messages }) => self.finish(&messages),
-                Some(Note::Held { message, batch, .. }) => {
-                    self.finish(&[message]);
-                    self.insert(noted.at, batch);
-                }
-                Some(Note::Snapshot { .. }) | None => {}
-            }
-        }
-        Ok(())
     }
 
     /// The one name of a queue, so that all that is said about it shares it.
@@ -232,18 +217,17 @@ impl Ledger {
         }
     }
 
-    /// A message is acknowledged. `None` when its receipt holds no more; the ticket is that of the note, if there is one.
-    pub(super) fn acknowledge(&self, of: &PopQueue, receipt: &Receipt) -> Result<Option<Acknowledged>, AppendError> {
-        let Some(of) = self.named(of) else { return Ok(None) };
+    /// A message is acknowledged. Gives the ticket of its note; pops in order have none.
+    pub(super) fn acknowledge(&self, of: &PopQueue, receipt: &Receipt) -> Result<Acknowledged, AppendError> {
+        let Some(of) = self.named(of) else { return Ok(Acknowledged::Void) };
         if receipt.is_ordered() {
             let mut queues = self.queues.borrow_mut();
             let ordered = queues.get_mut(&of).and_then(|state| state.ordered.as_mut());
             let done = ordered.is_some_and(|ordered| ordered.acknowledge(receipt.offset, receipt.pop_time_ms));
-            return Ok(done.then_some(Acknowledged { ticket: None }));
+            return Ok(if done { Acknowledged::Done } else { Acknowledged::Void });
         }
-        let Some(id) = self.in_flight.borrow().find(&of, receipt) else { return Ok(None) };
-        let ticket = self.note_done(vec![(id, receipt.offset)])?;
-        Ok(Some(Acknowledged { ticket: Some(ticket) }))
+        let Some(id) = self.in_flight.borrow().find(&of, receipt) else { return Ok(Acknowledged::Void) };
+        Ok(Acknowledged::Noted(self.note_done(vec![(id, receipt.offset)])?))
     }
 
     /// Messages are done: acknowledged, or revived.
@@ -325,18 +309,25 @@ impl Ledger {
         self.begin(of.clone(), next);
     }
 
-    /// Forgets queues and what is in flight of them. A note that cannot be written only lets messages come again.
+    /// Forgets queues and what is in flight of them, for good.
     pub(super) fn forget(&self, gone: impl Fn(&PopQueue) -> bool) {
-        let open: Vec<InBatch> = {
-            let in_flight = self.in_flight.borrow();
-            let batches = in_flight.iter().filter(|(_, batch)| gone(&batch.of));
-            batches.flat_map(|(id, batch)| batch.open().map(move |offset| (id, offset)).collect::<Vec<_>>()).collect()
-        };
-        for messages in open.chunks(1024) {
-            let _ = self.note_done(messages.to_vec());
-        }
+        let queues = self.queues.borrow().keys().filter(|of| gone(of)).cloned().collect();
+        self.note_forgotten(queues);
+        self.drop_queues(gone);
+    }
+
+    fn drop_queues(&self, gone: impl Fn(&PopQueue) -> bool) {
         self.in_flight.borrow_mut().forget(&gone);
         self.queues.borrow_mut().retain(|of, _| !gone(of));
+    }
+
+    /// Without room for the note a restart remembers the queues: groups go on where they were then.
+    fn note_forgotten(&self, mut queues: Vec<Rc<PopQueue>>) {
+        queues.sort_unstable();
+        for queues in queues.chunks(FORGOTTEN_TOGETHER_MAX) {
+            let queues = queues.iter().map(|of| PopQueue::clone(of)).collect();
+            let _ = self.journal.append(&Note::Forgotten { queues }, &[]);
+        }
     }
 
     /// The batch whose time is over first: its queue, its messages that are still open, and when it was popped.
@@ -357,12 +348,17 @@ impl Ledger {
 
     /// Forgets queues that nobody pops.
     pub(super) fn tidy(&self, now_ms: u64) {
-        let in_flight = self.in_flight.borrow();
-        self.queues.borrow_mut().retain(|of, state| {
-            let is_used = state.is_read || now_ms.saturating_sub(state.used_at_ms) <= IDLE_MS_MAX;
-            let is_held = state.ordered.as_ref().is_some_and(|ordered| ordered.first_open().is_some());
-            is_used || is_held || in_flight.open_count(of) > 0
-        });
+        let idle: Vec<_> = {
+            let in_flight = self.in_flight.borrow();
+            let is_idle = |(of, state): &(&Rc<PopQueue>, &State)| {
+                let is_used = state.is_read || now_ms.saturating_sub(state.used_at_ms) <= IDLE_MS_MAX;
+                let is_held = state.ordered.as_ref().is_some_and(|ordered| ordered.first_open().is_some());
+                !is_used && !is_held && in_flight.first_open(of).is_none()
+            };
+            self.queues.borrow().iter().filter(is_idle).map(|(of, _)| of.clone()).collect()
+        };
+        self.queues.borrow_mut().retain(|of, _| !idle.contains(of));
+        self.note_forgotten(idle);
     }
 
     fn snapshot_if_due(&self) {
@@ -375,12 +371,6 @@ impl Ledger {
             Note::Snapshot { queues, batches }
         });
     }
-}
-
-/// An acknowledgement that counts.
-pub(super) struct Acknowledged {
-    /// Of its note in the journal, if it has one.
-    pub(super) ticket: Option<Ticket>,
 }
 
 /// A batch whose time is over.

@@ -89,11 +89,18 @@ pub(crate) async fn open(core: &Rc<Core>, log: &Rc<Log>) -> Result<(), StorageEr
 
 /// Tells the groups' owners how far they have popped: more than the file of offsets may know after a crash. On every
 /// core, once the offsets are loaded.
-pub(crate) fn commit_recovered(core: &Rc<Core>) {
+pub(crate) async fn commit_recovered(core: &Rc<Core>) {
     for ledger in core.pops.all() {
         for (of, consumed) in ledger.all_consumed() {
-            let PopQueue { group, topic, queue } = &*of;
-            crate::group::commit_from_pull(core, group, topic, *queue, consumed.0 as i64);
+            let (owner, of) = (core.placement.core_of_group(&of.group), PopQueue::clone(&of));
+            core.on(owner, move |core| async move {
+                let PopQueue { group, topic, queue } = &of;
+                let known = core.groups.with(group, |known| known.offsets.get(topic, *queue)).flatten();
+                if known.is_none_or(|known| known < consumed) {
+                    crate::group::commit(&core, group, topic, *queue, consumed).await;
+                }
+            })
+            .await;
         }
     }
 }

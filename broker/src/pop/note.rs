@@ -6,6 +6,7 @@
 //! p   messages were popped     group topic queue start popTime invisible next offset,offset,…
 //! a   messages are done        batch:offset for each, parted by blanks
 //! v   a message is held anew   batch:offset, then as p; the message leaves its old batch
+//! f   queues are forgotten     a line each: group topic queue
 //! s   all that holds           a line each: `q group topic queue next`, `b batch done` and then as p
 //! ```
 //!
@@ -30,6 +31,7 @@ pub(super) enum Note {
     Popped { batch: Batch, next: QueueOffset },
     Done { messages: Vec<InBatch> },
     Held { message: InBatch, batch: Batch, next: QueueOffset },
+    Forgotten { queues: Vec<PopQueue> },
     Snapshot { queues: Vec<(PopQueue, QueueOffset)>, batches: Vec<(QueueOffset, Batch)> },
 }
 
@@ -50,6 +52,11 @@ impl journal::Note for Note {
                 push_message(&mut body, *message);
                 body.push(' ');
                 push_batch(&mut body, batch, *next);
+            }
+            Note::Forgotten { queues } => {
+                for of in queues {
+                    writeln!(body, "{} {} {}", of.group, of.topic, of.queue).expect("a text takes all");
+                }
             }
             Note::Snapshot { queues, batches } => {
                 for (of, next) in queues {
@@ -85,6 +92,10 @@ impl journal::Note for Note {
                 let (batch, next) = batch(&mut words)?;
                 Note::Held { message, batch, next }
             }
+            "f" => {
+                let queues = body.lines().map(|line| queue(&mut line.split(' '))).collect::<Option<_>>()?;
+                Note::Forgotten { queues }
+            }
             "s" => snapshot(body)?,
             _ => return None,
         })
@@ -101,6 +112,7 @@ impl Note {
             Note::Popped { .. } => "p",
             Note::Done { .. } => "a",
             Note::Held { .. } => "v",
+            Note::Forgotten { .. } => "f",
             Note::Snapshot { .. } => "s",
         }
     }
@@ -185,6 +197,7 @@ mod tests {
             Note::Popped { batch: batch.clone(), next: QueueOffset(9) },
             Note::Done { messages: vec![(QueueOffset(0), QueueOffset(5)), (QueueOffset(1), QueueOffset(8))] },
             Note::Held { message: (QueueOffset(0), QueueOffset(7)), batch: held.clone(), next: QueueOffset(9) },
+            Note::Forgotten { queues: vec![queue.clone(), PopQueue { queue: QueueId(4), ..queue.clone() }] },
             Note::Snapshot {
                 queues: vec![(queue, QueueOffset(9))],
                 batches: vec![(QueueOffset(0), Batch { done: 2, ..batch }), (QueueOffset(4), held)],
@@ -197,9 +210,16 @@ mod tests {
 
     #[test]
     fn what_is_no_note_says_nothing() {
-        for (body, tag) in
-            [("", "p"), ("g T 0 0 0 0", "p"), ("1", "a"), ("1:2 x", "a"), ("1:2", "v"), ("x", "s"), ("", "y")]
-        {
+        for (body, tag) in [
+            ("", "p"),
+            ("g T 0 0 0 0", "p"),
+            ("1", "a"),
+            ("1:2 x", "a"),
+            ("1:2", "v"),
+            ("g T", "f"),
+            ("x", "s"),
+            ("", "y"),
+        ] {
             assert_eq!(read_back::<Note>(body, &format!("TAGS\u{1}{tag}\u{2}")), None, "{tag}: {body}");
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use base::QueueOffset;
 
 use super::in_flight::PopQueue;
-use super::ledger::{Ledger, Times};
+use super::ledger::{Acknowledged, Ledger, Times};
 use super::receipt::Receipt;
 use crate::call::Refusal;
 use crate::core::Core;
@@ -18,11 +18,10 @@ use crate::processor::send;
 /// When that cannot be stored.
 pub(crate) async fn acknowledge(core: &Rc<Core>, of: &PopQueue, receipt: &Receipt) -> Result<(), Refusal> {
     let ledger = core.pops.of(core.log_of_queue(&of.topic, of.queue).id());
-    let Some(acknowledged) = send::append(&ledger.log, || ledger.acknowledge(of, receipt)).await? else {
-        return Ok(());
-    };
-    if let Some(ticket) = acknowledged.ticket {
-        send::reached(&ledger.log, &ticket, true).await?;
+    match send::append(&ledger.log, || ledger.acknowledge(of, receipt)).await? {
+        Acknowledged::Void => return Ok(()),
+        Acknowledged::Done => {}
+        Acknowledged::Noted(ticket) => send::reached(&ledger.log, &ticket, true).await?,
     }
     went_on(core, &ledger, of, receipt);
     Ok(())

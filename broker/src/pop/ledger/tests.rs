@@ -47,7 +47,7 @@ fn receipt(start: u64, pop_time_ms: u64, offset: u64) -> Receipt {
 }
 
 fn acknowledge(ledger: &Ledger, of: &PopQueue, receipt: &Receipt) -> bool {
-    ledger.acknowledge(of, receipt).expect("noted").is_some()
+    !matches!(ledger.acknowledge(of, receipt).expect("noted"), Acknowledged::Void)
 }
 
 #[test]
@@ -81,6 +81,30 @@ fn what_is_in_flight_is_found_again() {
             (ledger.consumed(&g), ledger.first_due(1_100).map(|due| due.of.group.clone())),
             (Some(QueueOffset(15)), Some(Text::from("h")),)
         );
+        ledger.log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
+#[test]
+fn what_is_forgotten_stays_forgotten() {
+    let folder = TempFolder::new("pops");
+    runtime::run_here(async move {
+        let mut ledger = open(&folder).await;
+        let (g, h, idle) = (queue("g"), queue("h"), queue("idle"));
+        for of in [&g, &h, &idle] {
+            ledger.begin(of.clone(), QueueOffset(0));
+            pop(&ledger, of, 2, 1_000);
+        }
+        assert!(acknowledge(&ledger, &idle, &receipt(0, 1_000, 0)));
+        assert!(acknowledge(&ledger, &idle, &receipt(0, 1_000, 1)));
+        ledger.forget(|of| *of == g);
+        ledger.tidy(1_000 + IDLE_MS_MAX + 1);
+        for _ in 0..2 {
+            assert_eq!((ledger.next(&g), ledger.next(&idle)), (None, None));
+            assert_eq!((ledger.next(&h), ledger.consumed(&h)), (Some(QueueOffset(2)), Some(QueueOffset(0))));
+            ledger = reopen(&folder, ledger).await;
+        }
         ledger.log.stop().await.expect("stopped");
     })
     .expect("an executor");
