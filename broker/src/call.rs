@@ -119,8 +119,24 @@ impl Responder {
             command.remark = answer.remark;
             command.fields = answer.fields;
             command.body = answer.body;
-            Outgoing { command, parts: answer.parts }
+            Outgoing::new(&command, answer.parts)
         });
+        self.deliver(core, outgoing);
+    }
+
+    /// As [`Responder::answer`] with a reply that was written for this request.
+    pub(crate) fn answer_frame(mut self, core: &Rc<Core>, frame: Vec<u8>) {
+        self.answered = true;
+        let outgoing = (!self.oneway).then(|| Outgoing::frame(frame));
+        self.deliver(core, outgoing);
+    }
+
+    /// What a reply to the request repeats.
+    pub(crate) fn opaque(&self) -> i32 {
+        self.opaque
+    }
+
+    fn deliver(&self, core: &Rc<Core>, outgoing: Option<Outgoing>) {
         if self.connection.core == core.id {
             core.deliver_reply(self.connection, self.bytes, outgoing);
         } else {

@@ -8,7 +8,6 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use storage::{Log, RecoveryReport, StorageError};
 use transport::{CallError, ConnectionId, Outgoing, Server};
 
 use crate::config::Config;
+use crate::delay::Delays;
 use crate::filter::Filters;
 use crate::group::{GroupConfigs, GroupViews, Groups, ReplyClients, Sessions};
 use crate::parcel::Parcel;
@@ -76,8 +76,8 @@ pub(crate) struct Core {
     pub(crate) id: CoreId,
     pub(crate) placement: Placement,
     pub(crate) mesh: Rc<Mesh<Parcel>>,
-    /// The configuration in force; replaced as a whole when it is updated.
-    config: RefCell<Arc<Config>>,
+    /// The configuration in force, a copy of this core's own; replaced as a whole when it is updated.
+    config: RefCell<Rc<Config>>,
     pub(crate) server: OnceCell<Rc<Server>>,
     /// By log id; only the logs that this core opened are there.
     logs: OnceCell<Vec<Option<Rc<Log>>>>,
@@ -98,6 +98,8 @@ pub(crate) struct Core {
     /// What was popped of this core's queues, and who waits for it.
     pub(crate) pops: Pops,
     pub(crate) waits: Waits,
+    /// Messages of this core's queues that wait for their time.
+    pub(crate) delays: Delays,
     /// Expressions that pulls of this core's queues filter by.
     pub(crate) filters: Filters,
     pub(crate) stats: Stats,
@@ -131,7 +133,7 @@ impl Core {
     pub(crate) fn new(
         mesh: Rc<Mesh<Parcel>>,
         placement: Placement,
-        config: Arc<Config>,
+        config: &Config,
         advertised: SocketAddr,
     ) -> Rc<Core> {
         let seed = clock::now_ms().0 << 16 | u64::from(mesh.here().0);
@@ -139,11 +141,11 @@ impl Core {
             id: mesh.here(),
             placement,
             advertised,
-            additions: RefCell::new(Rc::new(additions(&config))),
+            additions: RefCell::new(Rc::new(additions(config))),
             random: RefCell::new(Random::new(seed)),
             unique_keys: UniqueKeys::new(mesh.here(), advertised),
             mesh,
-            config: RefCell::new(config),
+            config: RefCell::new(Rc::new(config.clone())),
             server: OnceCell::new(),
             logs: OnceCell::new(),
             topics: Topics::default(),
@@ -155,6 +157,7 @@ impl Core {
             transactions: Transactions::default(),
             pops: Pops::default(),
             waits: Waits::default(),
+            delays: Delays::default(),
             filters: Filters::default(),
             stats: Stats::default(),
             tables: OnceCell::new(),
@@ -166,13 +169,13 @@ impl Core {
         })
     }
 
-    pub(crate) fn config(&self) -> Arc<Config> {
+    pub(crate) fn config(&self) -> Rc<Config> {
         self.config.borrow().clone()
     }
 
-    pub(crate) fn set_config(&self, config: Arc<Config>) {
-        *self.additions.borrow_mut() = Rc::new(additions(&config));
-        *self.config.borrow_mut() = config;
+    pub(crate) fn set_config(&self, config: &Config) {
+        *self.additions.borrow_mut() = Rc::new(additions(config));
+        *self.config.borrow_mut() = Rc::new(config.clone());
     }
 
     pub(crate) fn additions(&self) -> Rc<Additions> {

@@ -7,6 +7,7 @@ mod banner;
 mod call;
 pub mod config;
 mod core;
+mod delay;
 mod dispatch;
 mod filter;
 mod group;

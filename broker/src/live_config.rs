@@ -106,7 +106,7 @@ impl ConfigOwner {
         let config = Arc::new(config);
         core.on_each(move |core| {
             let config = config.clone();
-            async move { core.set_config(config) }
+            async move { core.set_config(&config) }
         })
         .await;
         let version = self.version.get();

@@ -16,7 +16,7 @@ use runtime::net::{self, Accepted, Listener};
 use runtime::process::StopSignal;
 use runtime::ring::WriteRing;
 use runtime::{Cores, clock};
-use storage::{FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store, StoreOptions};
+use storage::{AppendError, FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store, StoreOptions};
 use transport::{Limits, Server};
 
 use crate::config::{Config, FileFormat, FlushDiskType, Settings};
@@ -28,7 +28,7 @@ use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::registration::{Facts, Registration};
 use crate::topic::TopicOwner;
-use crate::{banner, group, pop, stats, transaction};
+use crate::{banner, delay, group, pop, stats, transaction};
 
 /// Clients of old look for a second port, so far below the first.
 const FAST_PORT_BELOW: u16 = 2;
@@ -37,7 +37,7 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
 const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Share of the machine's memory that the tail caches may take together, unless the configuration says otherwise. Memory
 /// that is used again is warm; pages touched for the first time cost a tenth of the CPU of a 1 KB send.
-const TAIL_CACHE_MEMORY_PART: u64 = 16;
+const TAIL_CACHE_MEMORY_PART: u64 = 64;
 
 /// What a broker is started with.
 pub struct Launch {
@@ -64,6 +64,8 @@ pub enum BrokerError {
     Table { reason: String },
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
+    #[error("log {log} takes no record at the start: {source}")]
+    FirstRecord { log: LogId, source: AppendError },
     #[error("log {log} failed and nothing more is acknowledged: {source}")]
     LogFailed { log: LogId, source: StorageError },
 }
@@ -140,7 +142,7 @@ pub fn run(launch: Launch) -> Result<(), BrokerError> {
 }
 
 async fn run_core(end: MeshEnd<Parcel>, boot: Arc<Boot>) {
-    let core = Core::new(end.join(), boot.placement, boot.config.clone(), boot.advertised);
+    let core = Core::new(end.join(), boot.placement, &boot.config, boot.advertised);
     let service = Rc::new(Dispatcher { core: core.clone() });
     let limits =
         Limits { idle_time_max: Duration::from_millis(boot.config.network.idle_ms_max.0), ..Limits::default() };
@@ -304,14 +306,17 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
     group_configs.start(core).await;
     group::load_offsets(core).await.map_err(|error| table(error.to_string()))?;
     pop::request_modes::load(core).await.map_err(|error| table(error.to_string()))?;
-    core.on_each(|core| async move {
+    let started = core.on_each(|core| async move {
         stats::start(&core);
         group::start_background(&core);
         transaction::start_background(&core);
         pop::commit_recovered(&core).await;
         pop::start_background(&core);
-    })
-    .await;
+        delay::start(&core).await
+    });
+    for outcome in started.await {
+        outcome?;
+    }
     Ok(())
 }
 

@@ -101,7 +101,10 @@ fn failure_of(error: &BrokerError) -> Failure {
     let exit = match error {
         BrokerError::Storage(StorageError::Options { .. } | StorageError::SegmentBytes { .. }) => Exit::Configuration,
         BrokerError::Storage(StorageError::LogCount { .. }) => Exit::Configuration,
-        BrokerError::Storage(_) | BrokerError::Table { .. } | BrokerError::LogFailed { .. } => Exit::Store,
+        BrokerError::Storage(_)
+        | BrokerError::Table { .. }
+        | BrokerError::FirstRecord { .. }
+        | BrokerError::LogFailed { .. } => Exit::Store,
         BrokerError::System { .. } => Exit::HostUnfit,
         BrokerError::Listen { .. } => Exit::Failure,
     };

@@ -2,11 +2,13 @@
 //!
 //! Decoding copies nothing: the body and the field values are slices of the frame.
 
+use std::ops::DerefMut;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
 use crate::fields::Fields;
-use crate::frame::{HEADER_BYTES_MAX, HEADER_WORD_BYTES, header_bytes_of};
+use crate::frame::{HEADER_BYTES_MAX, HEADER_WORD_BYTES, LENGTH_BYTES, header_bytes_of};
 use crate::text::Text;
 use crate::{command_compact, command_json};
 
@@ -206,22 +208,14 @@ impl Command {
     ///
     /// # Panics
     /// When the header or the frame is longer than its length word can tell, which no reply of ours is.
-    pub fn encode_header(&self, body_bytes: usize, out: &mut BytesMut) {
+    pub fn encode_header(&self, body_bytes: usize, out: &mut impl FrameBuffer) {
         let start = out.len();
-        out.reserve(self.header_bytes_estimate());
         out.put_u64(0);
-        let header_start = out.len();
         match self.encoding {
             HeaderEncoding::Json => command_json::encode(self, out),
             HeaderEncoding::Compact => command_compact::encode(self, out),
         }
-        let header_bytes = out.len() - header_start;
-        assert!(header_bytes <= HEADER_BYTES_MAX, "a header of {header_bytes} bytes for code {}", self.code);
-        let follow_bytes = HEADER_WORD_BYTES + header_bytes + body_bytes;
-        assert!(follow_bytes <= i32::MAX as usize, "a frame of {follow_bytes} bytes for code {}", self.code);
-        let header_word = u32::from(self.encoding.tag()) << 24 | header_bytes as u32;
-        let words = (follow_bytes as u64) << 32 | u64::from(header_word);
-        out[start..header_start].copy_from_slice(&words.to_be_bytes());
+        put_words(&mut out[start..], self.encoding, body_bytes);
     }
 
     /// Appends the whole frame: length word, header and body.
@@ -234,14 +228,30 @@ impl Command {
         out.extend_from_slice(&self.body);
     }
 
-    /// Enough room for a header without escapes, so that it is usually reserved once.
-    fn header_bytes_estimate(&self) -> usize {
+    /// Enough room for words and header without escapes, so that it is usually reserved once.
+    pub fn header_bytes_estimate(&self) -> usize {
         const FIXED_BYTES: usize = 192;
         const FIELD_PUNCTUATION_BYTES: usize = 6;
         let fields: usize =
             self.fields.iter_bytes().map(|(name, value)| name.len() + value.len() + FIELD_PUNCTUATION_BYTES).sum();
         FIXED_BYTES + fields + self.remark.as_ref().map_or(0, Text::len)
     }
+}
+
+/// What frames are written into: `BytesMut` where they are sent from, `Vec<u8>` where they are made to be handed on.
+pub trait FrameBuffer: BufMut + DerefMut<Target = [u8]> {}
+
+impl<B: BufMut + DerefMut<Target = [u8]>> FrameBuffer for B {}
+
+/// Fills in the length word and the header word in front of a header that is already there.
+pub(crate) fn put_words(words_and_header: &mut [u8], encoding: HeaderEncoding, body_bytes: usize) {
+    let (words, header) = words_and_header.split_at_mut(LENGTH_BYTES + HEADER_WORD_BYTES);
+    let header_bytes = header.len();
+    assert!(header_bytes <= HEADER_BYTES_MAX, "a header of {header_bytes} bytes");
+    let follow_bytes = HEADER_WORD_BYTES + header_bytes + body_bytes;
+    assert!(follow_bytes <= i32::MAX as usize, "a frame of {follow_bytes} bytes");
+    let header_word = u32::from(encoding.tag()) << 24 | header_bytes as u32;
+    words.copy_from_slice(&((follow_bytes as u64) << 32 | u64::from(header_word)).to_be_bytes());
 }
 
 #[cfg(test)]

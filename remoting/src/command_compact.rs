@@ -8,10 +8,10 @@
 //! The code has 16 bits only. Request codes of the POP family (2000xx) come in wrapped; they are read as what
 //! was meant, because no other request has the wrapped value.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 
 use crate::code::request;
-use crate::command::{Command, DecodeError, FLAG_RESPONSE, HeaderEncoding, Language};
+use crate::command::{Command, DecodeError, FLAG_RESPONSE, FrameBuffer, HeaderEncoding, Language};
 use crate::fields::{FIELDS_MAX, Fields, Span};
 use crate::frame::HEADER_WORD_BYTES;
 use crate::text::Text;
@@ -102,7 +102,7 @@ pub(crate) fn decode(frame: Bytes, header_limit: usize) -> Result<Command, Decod
 }
 
 /// Appends the header.
-pub(crate) fn encode(command: &Command, out: &mut BytesMut) {
+pub(crate) fn encode(command: &Command, out: &mut impl FrameBuffer) {
     out.put_i16(command.code as i16);
     out.put_u8(command.language.ordinal());
     out.put_i16(command.version as i16);
@@ -124,7 +124,7 @@ pub(crate) fn encode(command: &Command, out: &mut BytesMut) {
     out[fields_length_at..fields_length_at + size_of::<i32>()].copy_from_slice(&fields_bytes.to_be_bytes());
 }
 
-fn put_length(bytes: usize, out: &mut BytesMut) {
+fn put_length(bytes: usize, out: &mut impl BufMut) {
     out.put_i32(i32::try_from(bytes).expect("a text in memory of a header is below 16 MiB"));
 }
 
@@ -136,6 +136,8 @@ fn unwrapped(code: i32, flag: i32) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
 
     fn header(code: i16, flag: i32, remark: &[u8], fields: &[u8]) -> Bytes {

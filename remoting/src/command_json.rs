@@ -3,7 +3,7 @@
 //! More than a million headers a second pass here on one core, so there is no tree and no string per field. Lenient
 //! as the peer is: any order of keys, unknown keys, numbers in quotes, plain numbers as field values.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 
 use crate::command::{Command, DecodeError, HeaderEncoding, Language};
 use crate::decimal::{self, Decimal};
@@ -392,7 +392,7 @@ fn zero_bytes(word: u64) -> u64 {
 }
 
 /// Appends the header: keys in alphabetical order, absent values left out, no blanks.
-pub(crate) fn encode(command: &Command, out: &mut BytesMut) {
+pub(crate) fn encode(command: &Command, out: &mut impl BufMut) {
     out.put_slice(b"{\"code\":");
     put_number(command.code, out);
     if !command.fields.is_empty() {
@@ -422,12 +422,12 @@ pub(crate) fn encode(command: &Command, out: &mut BytesMut) {
     out.put_slice(b"}");
 }
 
-fn put_number(number: i32, out: &mut BytesMut) {
-    out.put_slice(Decimal::new(i64::from(number)).as_bytes());
+pub(crate) fn put_number(number: impl Into<i64>, out: &mut impl BufMut) {
+    out.put_slice(Decimal::new(number.into()).as_bytes());
 }
 
 /// Appends UTF-8 bytes, with escapes for quotes, backslashes and control characters.
-fn put_escaped(text: &[u8], out: &mut BytesMut) {
+pub(crate) fn put_escaped(text: &[u8], out: &mut impl BufMut) {
     let mut rest = text;
     while let Some(at) = first_to_escape(rest) {
         out.put_slice(&rest[..at]);
@@ -469,6 +469,8 @@ fn first_to_escape(text: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
 
     fn decoded(header: &str) -> Result<Command, DecodeError> {

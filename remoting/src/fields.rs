@@ -165,13 +165,13 @@ impl Fields {
 
     /// # Errors
     /// When the field is missing or is no `T`.
-    pub fn required<T: FromField>(&self, name: &'static str) -> Result<T, FieldError> {
+    pub fn required<'a, T: FromField<'a>>(&'a self, name: &'static str) -> Result<T, FieldError> {
         self.optional(name)?.ok_or(FieldError::Missing { name })
     }
 
     /// # Errors
     /// When the field is there and is no `T`.
-    pub fn optional<T: FromField>(&self, name: &'static str) -> Result<Option<T>, FieldError> {
+    pub fn optional<'a, T: FromField<'a>>(&'a self, name: &'static str) -> Result<Option<T>, FieldError> {
         match self.entry(name) {
             Some(entry) => self.read(entry, name).map(Some),
             None => Ok(None),
@@ -185,7 +185,7 @@ impl Fields {
 
     /// Reads the value of the field number `index`, for headers that walk the fields once.
     #[inline]
-    pub(crate) fn read_at<T: FromField>(&self, index: usize, name: &'static str) -> Result<T, FieldError> {
+    pub(crate) fn read_at<'a, T: FromField<'a>>(&'a self, index: usize, name: &'static str) -> Result<T, FieldError> {
         self.read(self.entries[index], name)
     }
 
@@ -227,7 +227,7 @@ impl Fields {
     }
 
     #[inline]
-    fn read<T: FromField>(&self, entry: Entry, name: &'static str) -> Result<T, FieldError> {
+    fn read<'a, T: FromField<'a>>(&'a self, entry: Entry, name: &'static str) -> Result<T, FieldError> {
         let value = FieldValue { fields: self, span: entry.value };
         T::from_field(value).ok_or_else(|| FieldError::unreadable(name, T::KIND, value.as_str()))
     }
@@ -289,14 +289,23 @@ impl<'a> FieldValue<'a> {
 }
 
 /// What a field's text can be read as.
-pub trait FromField: Sized {
+pub trait FromField<'a>: Sized {
     /// What the error says that the value is not.
     const KIND: &'static str;
 
-    fn from_field(value: FieldValue<'_>) -> Option<Self>;
+    fn from_field(value: FieldValue<'a>) -> Option<Self>;
 }
 
-impl FromField for Text {
+/// A text that lies in the fields, for who is done with it before they go.
+impl<'a> FromField<'a> for &'a str {
+    const KIND: &'static str = "a text";
+
+    fn from_field(value: FieldValue<'a>) -> Option<&'a str> {
+        Some(value.as_str())
+    }
+}
+
+impl FromField<'_> for Text {
     const KIND: &'static str = "a text";
 
     fn from_field(value: FieldValue<'_>) -> Option<Text> {
@@ -304,7 +313,7 @@ impl FromField for Text {
     }
 }
 
-impl FromField for i32 {
+impl FromField<'_> for i32 {
     const KIND: &'static str = "a 32-bit number";
 
     fn from_field(value: FieldValue<'_>) -> Option<i32> {
@@ -312,7 +321,7 @@ impl FromField for i32 {
     }
 }
 
-impl FromField for i64 {
+impl FromField<'_> for i64 {
     const KIND: &'static str = "a 64-bit number";
 
     fn from_field(value: FieldValue<'_>) -> Option<i64> {
@@ -321,7 +330,7 @@ impl FromField for i64 {
 }
 
 /// As Java reads it: `true` in any case is true, everything else is false.
-impl FromField for bool {
+impl FromField<'_> for bool {
     const KIND: &'static str = "true or false";
 
     fn from_field(value: FieldValue<'_>) -> Option<bool> {

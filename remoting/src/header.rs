@@ -11,6 +11,7 @@ pub mod namesrv;
 pub mod pop;
 pub mod pull;
 pub mod queue_offset;
+pub mod recall;
 pub mod reply;
 pub mod send;
 pub mod send_back;

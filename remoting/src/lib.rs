@@ -18,7 +18,9 @@ pub mod json;
 pub mod message_id;
 pub mod name;
 pub mod properties;
+pub mod recall_handle;
 pub mod record;
+pub mod reply;
 pub mod subscription;
 pub mod text;
 

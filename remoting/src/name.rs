@@ -47,8 +47,8 @@ pub const SYSTEM_TOPICS: [&str; 10] = [
 ];
 
 /// Topics that clients may not send to.
-pub const UNSENDABLE_TOPICS: [&str; 6] =
-    [SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC];
+pub const UNSENDABLE_TOPICS: [&str; 7] =
+    [SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC, TIMER_TOPIC];
 
 /// Groups that exist when a broker starts.
 pub const BOOT_GROUPS: [&str; 8] = [

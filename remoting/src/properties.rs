@@ -79,11 +79,12 @@ pub fn parse(properties: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// The value of `name`; of several, the last, which is what a reader that fills a map ends up with.
 pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
-    // Backwards, and the name is compared before the entry is taken apart: most entries are somebody else's.
-    properties.rsplit(VALUE_END).find_map(|entry| {
+    // The name is compared before the entry is taken apart: most entries are somebody else's.
+    let values = entries(properties).filter_map(|entry| {
         let rest = entry.strip_prefix(name)?.strip_prefix(NAME_END)?;
         split_entry(entry).map(|_| rest)
-    })
+    });
+    values.last()
 }
 
 /// A copy without the entries of these names and without entries that no reader sees; it ends in 0x02 if anything
@@ -154,13 +155,35 @@ impl Builder {
     }
 }
 
-fn entries(properties: &str) -> impl Iterator<Item = &str> {
-    properties.split(VALUE_END)
+/// All that stands between the separators, whether readers see it or not.
+pub fn entries(properties: &str) -> impl Iterator<Item = &str> {
+    // Not `str::split`, which takes several times as long on short texts; this runs for each message.
+    let mut rest = Some(properties);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let (entry, behind) = match split_at(text, VALUE_END) {
+            Some((entry, behind)) => (entry, Some(behind)),
+            None => (text, None),
+        };
+        rest = behind;
+        Some(entry)
+    })
+}
+
+/// What stands in front of the first [`NAME_END`] of an entry, and what behind it.
+pub fn name_and_value(entry: &str) -> Option<(&str, &str)> {
+    split_at(entry, NAME_END)
+}
+
+/// The texts in front of and behind the first separator, which is a character of one byte.
+fn split_at(text: &str, separator: char) -> Option<(&str, &str)> {
+    let at = memchr::memchr(separator as u8, text.as_bytes())?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 /// Name and value, unless the entry is one that does not exist. A second 0x01 belongs to the value.
 fn split_entry(entry: &str) -> Option<(&str, &str)> {
-    let (name, value) = entry.split_once(NAME_END)?;
+    let (name, value) = name_and_value(entry)?;
     (!name.is_empty() && !value.is_empty()).then_some((name, value))
 }
 

@@ -90,6 +90,13 @@ impl DirectFile {
     }
 }
 
+/// Overwrites a block of a file that is there, past the page cache. Makes nothing durable.
+pub fn overwrite_block(path: &Path, start: u64, content: &[u8; BLOCK_BYTES]) -> io::Result<()> {
+    let mut block = SlabWriter::allocate_small(BLOCK_BYTES)?;
+    block.write(BLOCK_BYTES, |target| target.copy_from_slice(content));
+    DirectFile::open(path)?.file.write_all_at(&block.finish(), start)
+}
+
 impl AsRawFd for DirectFile {
     fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()

@@ -4,13 +4,14 @@
 //! two valid slots the newer wins. A bad record below the durable mark is damage, above it is the torn tail.
 //!
 //! ```text
-//! slot: u64 magic, u32 version, u16 log, u16 clean, u64 generation, u64 durable, u64 prepared limit,
+//! slot: u64 magic, u32 version, u16 log, u16 clean, u64 generation, u64 durable, u64 written limit,
 //!       u64 segment bytes, u32 crc
 //! ```
 
 use std::path::Path;
 
 use base::LogId;
+use runtime::file;
 
 use crate::disk;
 use crate::error::{IoContext, StorageError};
@@ -25,8 +26,8 @@ const LOG_AT: usize = VERSION_AT + 4;
 const CLEAN_AT: usize = LOG_AT + 2;
 const GENERATION_AT: usize = CLEAN_AT + 2;
 const DURABLE_AT: usize = GENERATION_AT + 8;
-const PREPARED_LIMIT_AT: usize = DURABLE_AT + 8;
-const SEGMENT_BYTES_AT: usize = PREPARED_LIMIT_AT + 8;
+const WRITTEN_LIMIT_AT: usize = DURABLE_AT + 8;
+const SEGMENT_BYTES_AT: usize = WRITTEN_LIMIT_AT + 8;
 const CRC_AT: usize = SEGMENT_BYTES_AT + 8;
 const _: () = assert!(CRC_AT + 4 == 52);
 
@@ -35,8 +36,8 @@ pub(crate) struct Checkpoint {
     pub(crate) generation: u64,
     /// The end of a record, or 0: everything in front of it was made durable.
     pub(crate) durable: u64,
-    /// No byte from here on was ever written.
-    pub(crate) prepared_limit: u64,
+    /// No byte but zeros was ever written from here on.
+    pub(crate) written_limit: u64,
     /// What all segments were made with.
     pub(crate) segment_bytes: u64,
     /// The log was stopped in order and ends at `durable`.
@@ -55,6 +56,13 @@ impl Checkpoint {
         let slot = (self.generation % 2) * SLOT_BYTES as u64;
         disk::write_part(path, slot, &encode(self, log)).context("write", path)
     }
+
+    /// Writes the checkpoint past the page cache, without a flush of its own: the next flush of anything on the device
+    /// makes it durable. Should it be lost, the one before it holds, and a start has more to scan.
+    pub(crate) fn note(&self, path: &Path, log: LogId) -> Result<(), StorageError> {
+        let slot = (self.generation % 2) * SLOT_BYTES as u64;
+        file::overwrite_block(path, slot, &encode(self, log)).context("write", path)
+    }
 }
 
 fn encode(checkpoint: &Checkpoint, log: LogId) -> [u8; SLOT_BYTES] {
@@ -64,8 +72,8 @@ fn encode(checkpoint: &Checkpoint, log: LogId) -> [u8; SLOT_BYTES] {
     slot[LOG_AT..CLEAN_AT].copy_from_slice(&log.0.to_be_bytes());
     slot[CLEAN_AT..GENERATION_AT].copy_from_slice(&u16::from(checkpoint.clean).to_be_bytes());
     slot[GENERATION_AT..DURABLE_AT].copy_from_slice(&checkpoint.generation.to_be_bytes());
-    slot[DURABLE_AT..PREPARED_LIMIT_AT].copy_from_slice(&checkpoint.durable.to_be_bytes());
-    slot[PREPARED_LIMIT_AT..SEGMENT_BYTES_AT].copy_from_slice(&checkpoint.prepared_limit.to_be_bytes());
+    slot[DURABLE_AT..WRITTEN_LIMIT_AT].copy_from_slice(&checkpoint.durable.to_be_bytes());
+    slot[WRITTEN_LIMIT_AT..SEGMENT_BYTES_AT].copy_from_slice(&checkpoint.written_limit.to_be_bytes());
     slot[SEGMENT_BYTES_AT..CRC_AT].copy_from_slice(&checkpoint.segment_bytes.to_be_bytes());
     let crc = crc32fast::hash(&slot[..CRC_AT]);
     slot[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_be_bytes());
@@ -83,7 +91,7 @@ fn decode(slot: &[u8], log: LogId) -> Option<Checkpoint> {
     valid.then(|| Checkpoint {
         generation: u64_at(GENERATION_AT),
         durable: u64_at(DURABLE_AT),
-        prepared_limit: u64_at(PREPARED_LIMIT_AT),
+        written_limit: u64_at(WRITTEN_LIMIT_AT),
         segment_bytes: u64_at(SEGMENT_BYTES_AT),
         clean: u16_at(CLEAN_AT) == 1,
     })
@@ -101,7 +109,7 @@ mod tests {
         assert_eq!(Checkpoint::read(&path, LogId(1)).expect("no error"), None);
         for generation in 1..=3 {
             let durable = generation * 10;
-            let checkpoint = Checkpoint { generation, durable, prepared_limit: 99, segment_bytes: 7, clean: false };
+            let checkpoint = Checkpoint { generation, durable, written_limit: 99, segment_bytes: 7, clean: false };
             checkpoint.write(&path, LogId(1)).expect("written");
             assert_eq!(Checkpoint::read(&path, LogId(1)).expect("no error"), Some(checkpoint));
         }

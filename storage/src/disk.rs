@@ -55,18 +55,27 @@ pub(crate) fn fresh_path(path: &Path) -> PathBuf {
 
 /// Writes a whole file that survives a crash at any instant: either the old content is there or the new.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace(path, content, File::sync_all)?;
+    sync_folder(path.parent().expect("a file lies in a folder"))
+}
+
+/// Writes a whole file that is there after a kill of the process, and after a loss of power only when the system has
+/// written it by then: for what carries checksums and can be made anew. Flushes stop the device, so none is wasted.
+pub(crate) fn write_derived(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace(path, content, |_| Ok(()))
+}
+
+fn replace(path: &Path, content: &[u8], sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let fresh = fresh_path(path);
-    let written = (|| {
-        let mut file = File::create(&fresh)?;
+    let written = File::create(&fresh).and_then(|mut file| {
         file.write_all(content)?;
-        file.sync_all()
-    })();
+        sync(&file)
+    });
     if let Err(error) = written {
         let _ = fs::remove_file(&fresh);
         return Err(error);
     }
-    fs::rename(&fresh, path)?;
-    sync_folder(path.parent().expect("a file lies in a folder"))
+    fs::rename(&fresh, path)
 }
 
 /// Overwrites a part of a file in place, durably. The file is made if it is not there.

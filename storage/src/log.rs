@@ -32,7 +32,7 @@ pub use dispatch::VisibleRecord;
 pub use lookup::KeyMatch;
 pub use stats::LogStats;
 pub use upkeep::DroppedSegments;
-pub use watermarks::Mark;
+pub use watermarks::{Mark, MarkCall};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{IoContext, StorageError};

@@ -86,7 +86,7 @@ impl Default for LogOptions {
             flush_interval_ms: 500,
             tail_cache_bytes: 256 << 20,
             unwritten_bytes_max: 64 << 20,
-            prepare_ahead_bytes: 128 << 20,
+            prepare_ahead_bytes: 1 << 30,
             extent_bytes: 64 << 20,
             extent_records: 1_000_000,
             progress: None,

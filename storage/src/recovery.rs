@@ -120,18 +120,18 @@ pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) ->
         deleted.1 += 1;
         write_table(&folders.deleted_topics(), deleted.1, &deleted.0)?;
     }
-    let prepared_limit = checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.prepared_limit);
+    let written_limit = checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.written_limit);
     if !clean {
-        report.cut_bytes = erase_behind(&mut segments, folders, end, prepared_limit)?;
+        report.cut_bytes = erase_behind(&mut segments, folders, end, written_limit)?;
     }
-    let prepared_limit = match checkpoint {
-        Some(checkpoint) => checkpoint.prepared_limit.max(end),
+    let written_limit = match checkpoint {
+        Some(checkpoint) => checkpoint.written_limit.max(end),
         None => segments.last().map_or(end, |segment| segment.limit).max(end),
     };
     let generation = checkpoint.map_or(1, |checkpoint| checkpoint.generation + 1);
     // From now on the log is not known to end here, so this must be durable before the first record is.
     let segment_bytes = options.segment_bytes;
-    let checkpoint = Checkpoint { generation, durable: end, prepared_limit, segment_bytes, clean: false };
+    let checkpoint = Checkpoint { generation, durable: end, written_limit, segment_bytes, clean: false };
     checkpoint.write(&folders.checkpoint(), log)?;
 
     let stored_last = extents.last().map_or(0, |extent| extent.file.store_ms_last);
@@ -369,7 +369,7 @@ fn erase_behind(
     segments: &mut Vec<Segment>,
     folders: &LogFolders,
     end: u64,
-    prepared_limit: u64,
+    written_limit: u64,
 ) -> Result<u64, StorageError> {
     let kept = segments.iter().take_while(|segment| segment.start <= end).count();
     for segment in segments.drain(kept..) {
@@ -377,7 +377,7 @@ fn erase_behind(
     }
     sync_folder(&folders.commit_log).context("sync the folder", &folders.commit_log)?;
     let Some(segment) = segments.last().filter(|segment| end < segment.limit) else { return Ok(0) };
-    let limit = prepared_limit.clamp(end, segment.limit);
+    let limit = written_limit.clamp(end, segment.limit);
     let mut cut_bytes = 0;
     let mut piece = vec![0; ZERO_PIECE_BYTES];
     let mut at = end;

@@ -32,6 +32,8 @@ const QUEUES: u32 = 8;
 const COMMIT_LOSS_MAX: Duration = Duration::from_secs(6);
 /// Every so many rounds the load goes on for longer than [`COMMIT_LOSS_MAX`].
 const LONG_ROUND_EVERY: u32 = 5;
+/// Offsets that a fault of a commit tells, the newest ones.
+const OFFSETS_TOLD_MAX: usize = 12;
 /// Every so many rounds everything is read again, from the first message.
 const FULL_CHECK_EVERY: u32 = 10;
 
@@ -195,7 +197,12 @@ impl Trial {
         // The last commit may have been taken without its answer reaching us, so attempts count here.
         let most = self.committed[index].into_iter().chain(commits.map(|commit| commit.offset)).max();
         if found < least || found > most {
-            return Err(format!("queue {id}: committed offset {found:?}, to be expected from {least:?} to {most:?}"));
+            let before = self.committed[index];
+            let story = commits_told(result.commits.iter().filter(|commit| commit.queue_id == id));
+            return Err(format!(
+                "queue {id}: committed offset {found:?}, to be expected from {least:?} to {most:?}; \
+                 {before:?} after the restart before; in this round {story}"
+            ));
         }
         self.committed[index] = found;
         Ok(())
@@ -204,4 +211,19 @@ impl Trial {
     fn connect(&self) -> Result<Connection, String> {
         Connection::open(&self.dev.broker).map_err(|error| format!("cannot connect to {}: {error}", self.dev.broker))
     }
+}
+
+/// When each offset was committed first, and when the last attempt was made: it tells a stall from a loss.
+fn commits_told<'a>(commits: impl Iterator<Item = &'a load::Commit>) -> String {
+    let mut told = Vec::new();
+    let mut last: Option<&load::Commit> = None;
+    for commit in commits {
+        if last.is_none_or(|last| last.offset != commit.offset) {
+            told.push(format!("{} at -{:.2} s", commit.offset, commit.before_kill.as_secs_f64()));
+        }
+        last = Some(commit);
+    }
+    let Some(last) = last else { return "nothing was committed".to_owned() };
+    let first_told = told.len().saturating_sub(OFFSETS_TOLD_MAX);
+    format!("{} (last attempt at -{:.2} s)", told[first_told..].join(", "), last.before_kill.as_secs_f64())
 }

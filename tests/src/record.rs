@@ -15,6 +15,7 @@ pub struct Record {
     pub queue_offset: u64,
     pub physical_offset: u64,
     pub store_ms: u64,
+    pub reconsume_times: u32,
     pub body: Vec<u8>,
     pub topic: String,
     pub properties: String,
@@ -52,14 +53,23 @@ fn decode_one(reader: &mut Reader<'_>) -> io::Result<Record> {
     reader.take(host_bytes(sys_flag & SYS_FLAG_BORN_IPV6 != 0))?;
     let store_ms = reader.u64()?;
     reader.take(host_bytes(sys_flag & SYS_FLAG_STORE_IPV6 != 0))?;
-    reader.take(4 + 8)?; // reconsume times, prepared transaction offset
+    let reconsume_times = reader.u32()?;
+    reader.u64()?; // prepared transaction offset
     let body_length = reader.u32()? as usize;
     let body = reader.take(body_length)?.to_vec();
     let topic_length = if magic == MAGIC_V1 { usize::from(reader.take(1)?[0]) } else { reader.u16()? as usize };
     let topic = String::from_utf8_lossy(reader.take(topic_length)?).into_owned();
     let properties_length = reader.u16()? as usize;
     let properties = String::from_utf8_lossy(reader.take(properties_length)?).into_owned();
-    Ok(Record { queue_id, queue_offset, physical_offset, store_ms, body, topic, properties })
+    Ok(Record { queue_id, queue_offset, physical_offset, store_ms, reconsume_times, body, topic, properties })
+}
+
+impl Record {
+    /// The value of a property; of several, the last.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        let mut entries = self.properties.rsplit('\u{2}').filter_map(|entry| entry.split_once('\u{1}'));
+        entries.find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
 }
 
 /// Address and port: 4 or 16 bytes, then 4.

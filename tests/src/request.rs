@@ -20,8 +20,11 @@ pub const MAX_OFFSET: i32 = 30;
 pub const MIN_OFFSET: i32 = 31;
 pub const EARLIEST_TIME: i32 = 32;
 pub const HEARTBEAT: i32 = 34;
+pub const SEND_BACK: i32 = 36;
 pub const ROUTE: i32 = 105;
+pub const UPDATE_GROUP: i32 = 200;
 pub const SEND_V2: i32 = 310;
+pub const RECALL: i32 = 370;
 
 pub const CODE_OK: i32 = 0;
 pub const CODE_SYSTEM_ERROR: i32 = 1;
@@ -71,6 +74,23 @@ pub fn send(queue: &Queue, body: impl Into<Vec<u8>>, properties: &str) -> Frame 
         .field("k", false)
         .field("m", false)
         .body(body)
+}
+
+/// A message sent back by a group that could not consume it; level 0 leaves the delay to the broker.
+pub fn send_back(group: &str, physical_offset: u64, delay_level: i32) -> Frame {
+    Frame::request(SEND_BACK)
+        .field("group", group)
+        .field("offset", physical_offset)
+        .field("delayLevel", delay_level)
+        .field("unitMode", false)
+}
+
+/// A timed message that its producer takes back.
+pub fn recall(topic: &str, handle: &str) -> Frame {
+    Frame::request(RECALL)
+        .field("topic", topic)
+        .field("recallHandle", handle)
+        .field("producerGroup", "harness-producer")
 }
 
 /// A send with the long field names of SEND_MESSAGE.

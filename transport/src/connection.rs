@@ -13,15 +13,16 @@ use bytes::BytesMut;
 use remoting::command::Command;
 use remoting::frame;
 use runtime::clock;
-use runtime::net::{Part, Stream};
+use runtime::net::Stream;
 use runtime::sync::{Notify, OnceSender, once};
 
 use crate::limits::Limits;
 use crate::outbox::Outbox;
+use crate::outgoing::Outgoing;
 
 /// Bytes asked of a socket at first; grows while reads fill the buffer.
 const RECEIVE_BYTES_MIN: usize = 4 << 10;
-const RECEIVE_BYTES_MAX: usize = 256 << 10;
+const RECEIVE_BYTES_MAX: usize = 64 << 10;
 /// Frames handled before other tasks have their turn.
 const FRAMES_AT_ONCE: usize = 64;
 /// After the peer's last byte its unanswered requests may still be answered for so long.
@@ -48,19 +49,6 @@ pub trait Service {
     fn request(&self, connection: &Rc<Connection>, request: Command, bytes: usize);
     /// The peer is gone. Comes once for every connection.
     fn closed(&self, _connection: &Rc<Connection>) {}
-}
-
-/// A frame to be sent: a command, and parts of its body that lie elsewhere.
-#[derive(Debug)]
-pub struct Outgoing {
-    pub command: Command,
-    pub parts: Vec<Part>,
-}
-
-impl From<Command> for Outgoing {
-    fn from(command: Command) -> Outgoing {
-        Outgoing { command, parts: Vec::new() }
-    }
 }
 
 /// Why a call got no answer.
@@ -164,9 +152,8 @@ impl Connection {
         if self.closed.get() {
             return;
         }
-        let Outgoing { command, parts } = outgoing.into();
         let mut outbox = self.outbox.borrow_mut();
-        outbox.push(&command, parts);
+        outbox.push(outgoing.into());
         let waiting = outbox.bytes() + self.sending_bytes.get();
         drop(outbox);
         if waiting > self.limits.out_bytes_max {

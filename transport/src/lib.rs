@@ -6,8 +6,10 @@
 mod connection;
 mod limits;
 mod outbox;
+mod outgoing;
 mod server;
 
-pub use connection::{CallError, Connection, ConnectionId, Outgoing, Service, connect};
+pub use connection::{CallError, Connection, ConnectionId, Service, connect};
 pub use limits::Limits;
+pub use outgoing::Outgoing;
 pub use server::Server;

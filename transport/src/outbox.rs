@@ -2,12 +2,10 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
-use remoting::command::Command;
+use bytes::BytesMut;
 use runtime::net::Part;
 
-/// A body up to this size is copied behind its header: cheaper than a slice of its own in a vectored write.
-const COPY_BYTES_MAX: usize = 2048;
+use crate::outgoing::{COPY_BYTES_MAX, Outgoing};
 
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -18,16 +16,12 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Puts a frame in; its body is the command's, followed by the parts.
-    pub(crate) fn push(&mut self, command: &Command, parts: Vec<Part>) {
-        let body_bytes = command.body.len() + parts.iter().map(Part::bytes).sum::<usize>();
-        let before = self.gathered.len();
-        command.encode_header(body_bytes, &mut self.gathered);
-        self.bytes += self.gathered.len() - before + body_bytes;
-        self.push_bytes(&command.body);
-        for part in parts {
+    pub(crate) fn push(&mut self, outgoing: Outgoing) {
+        self.bytes += outgoing.bytes();
+        self.gathered.extend_from_slice(&outgoing.head);
+        for part in outgoing.parts {
             match part {
-                Part::Bytes(bytes) => self.push_bytes(&bytes),
+                Part::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => self.gathered.extend_from_slice(&bytes),
                 Part::Slab(slice) if slice.len() <= COPY_BYTES_MAX => self.gathered.extend_from_slice(&slice),
                 part => self.push_part(part),
             }
@@ -49,14 +43,6 @@ impl Outbox {
         std::mem::take(&mut self.bytes)
     }
 
-    fn push_bytes(&mut self, bytes: &Bytes) {
-        if bytes.len() <= COPY_BYTES_MAX {
-            self.gathered.extend_from_slice(bytes);
-        } else {
-            self.push_part(Part::Bytes(bytes.clone()));
-        }
-    }
-
     fn push_part(&mut self, part: Part) {
         if part.bytes() > 0 {
             self.flush_gathered();
@@ -73,6 +59,9 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use remoting::command::Command;
+
     use super::*;
 
     #[test]
@@ -81,8 +70,8 @@ mod tests {
         let large = Bytes::from(vec![7; COPY_BYTES_MAX + 1]);
         let first = Command::reply(1, 0).with_body(Bytes::from_static(b"small"));
         let second = Command::reply(2, 0);
-        outbox.push(&first, Vec::new());
-        outbox.push(&second, vec![Part::Bytes(large.clone()), Part::Bytes(Bytes::from_static(b"end"))]);
+        outbox.push(Outgoing::from(first.clone()));
+        outbox.push(Outgoing::new(&second, vec![Part::Bytes(large.clone()), Part::Bytes(Bytes::from_static(b"end"))]));
         let mut expected = BytesMut::new();
         first.encode(&mut expected);
         second.with_body([&large[..], b"end"].concat()).encode(&mut expected);

@@ -2,7 +2,7 @@
 
 use super::key::Change::{Live, Restart};
 use super::key::Key;
-use super::kind::{BYTES, Kind, MS, SECONDS};
+use super::kind::{BYTES, DELAY_SECONDS_MAX, Kind, MS, SECONDS};
 use super::settings::Settings;
 
 /// The largest body that can be allowed. A batch or a message is one frame and is held in memory as a whole.
@@ -30,6 +30,7 @@ const HOURS_KEPT: Kind = Kind::Whole { min: 1, max: 1_000_000, unit: "h" };
 const TRANSFER_COUNT: Kind = Kind::Whole { min: 1, max: 65_536, unit: "" };
 const TRANSFER_BYTES: Kind = Kind::Whole { min: 1, max: 1 << 30, unit: "bytes" };
 const TIMEOUT: Kind = Kind::Whole { min: 1, max: 3_600_000, unit: "ms" };
+const DELAY_SECONDS: Kind = Kind::Whole { min: 1, max: DELAY_SECONDS_MAX as i64, unit: "s" };
 const PERIOD: Kind = Kind::Whole { min: 10, max: 3_600_000, unit: "ms" };
 
 #[rustfmt::skip] // One row a line reads as the table it is.
@@ -91,6 +92,11 @@ pub(super) const KEYS: &[Key] = &[
         .derived("4194304, or what a smaller segment holds", message_bytes_max).important(),
     Key::acting("startAcceptSendRequestTimeStamp", MS, "0", Restart, "no sends before this time, since 1970"),
     Key::acting("rejectTransactionMessage", Kind::Flag, "false", Live, "refuse transactional messages"),
+    Key::acting("messageDelayLevel", Kind::DelayLevels, "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", Live, "delays of the levels from 1 on"),
+    Key::acting("timerWheelEnable", Kind::Flag, "true", Live, "take messages that name the time of their delivery"),
+    Key::acting("timerMaxDelaySec", DELAY_SECONDS, "259200", Live, "how far ahead that time may lie"),
+    Key::acting("recallMessageEnable", Kind::Flag, "false", Live, "let producers take such messages back"),
+    Key::acting("allowRecallWhenBrokerNotWriteable", Kind::Flag, "true", Live, "also while brokerPermission lacks 2"),
     Key::acting("transactionTimeOut", MS, "6000", Live, "age of a half message at its first check"),
     Key::acting("transactionCheckInterval", TIMEOUT, "30000", Live, "time between checks"),
     Key::acting("transactionCheckMax", Kind::Whole { min: 0, max: 1_000_000, unit: "" }, "15", Live, "checks before a half message is given up"),
@@ -113,8 +119,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("cores", Kind::Whole { min: 0, max: 1024, unit: "" }, "0", Restart, "pinned threads; 0 is one for each processor"),
     Key::acting("logs", Kind::Whole { min: 0, max: 4096, unit: "" }, "0", Restart,
         "logs of a new store, fixed from then on; 0 is one for each core"),
-    Key::acting("tailCacheBytes", BYTES, "0", Restart, "memory of each log for its newest messages; 0 is a sixteenth of the machine over all logs"),
-    Key::acting("prepareAheadBytes", BYTES, "134217728", Restart, "how far in front of the newest message the disk is prepared"),
+    Key::acting("tailCacheBytes", BYTES, "0", Restart, "memory of each log for its newest messages; 0 is a 64th of the machine over all logs"),
+    Key::acting("prepareAheadBytes", BYTES, "1073741824", Restart, "how far in front of the newest message the disk is prepared"),
     Key::acting("unwrittenBytesMax", BYTES, "67108864", Restart, "bytes of each log that may wait for their write; sends beyond are refused as busy"),
 
     // What an update must not touch, whatever is listed in it.

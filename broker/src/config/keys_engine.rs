@@ -19,10 +19,19 @@ const READING: &str =
     "memory and disk have one limit: maxTransferCountOnMessageInMemory and maxTransferBytesOnMessageInMemory";
 const NAMESERVERS: &str = "the broker registers as a whole at each nameserver of namesrvAddr";
 const STATISTICS: &str = "statistics are kept by each core and cost next to nothing";
+const DELAYS: &str =
+    "delayed messages are delivered to the millisecond, and the log itself tells which of them were delivered";
 const PROGRAM: &str = "the program is one file without a folder of its own, and -c names its configuration";
 
 #[rustfmt::skip] // One row a line reads as the table it is.
 pub(super) const KEYS: &[Key] = &[
+    // Delayed and timed messages.
+    Key::idle("flushDelayOffsetInterval", MS, "10000", DELAYS, "time between saves of the levels' progress"),
+    Key::idle("enableScheduleAsyncDeliver", Kind::Flag, "false", DELAYS, "deliver without waiting for each other"),
+    Key::idle("timerPrecisionMs", MS, "1000", DELAYS, "step of the wheel"),
+    Key::idle("timerRollWindowSlot", COUNT, "172800", DELAYS, "steps after which a message is put in again"),
+    Key::idle("timerCongestNumEachSlot", COUNT, "2147483647", DELAYS, "messages of one step"),
+
     // Threads and the queues before them.
     Key::idle("sendMessageThreadPoolNums", COUNT, "", THREADS, "threads that store").derived("min(processors, 4)", few_threads),
     Key::idle("putMessageFutureThreadPoolNums", COUNT, "", THREADS, "threads that answer sends").derived("min(processors, 4)", few_threads),

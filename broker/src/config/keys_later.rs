@@ -5,7 +5,6 @@ use super::key::Key;
 use super::kind::{BYTES, COUNT, Kind, MS, PORT, SECONDS};
 use super::settings::Settings;
 
-const TIMERS: &str = "delayed and timed messages";
 const POP: &str = "limits and clean-up of POP consumption";
 const REPLICATION: &str = "replication";
 const FILTERS: &str = "SQL filters";
@@ -21,17 +20,6 @@ pub(super) const ROLE_FEATURE: &str = REPLICATION;
 
 #[rustfmt::skip] // One row a line reads as the table it is.
 pub(super) const KEYS: &[Key] = &[
-    // Delayed and timed messages.
-    Key::later("messageDelayLevel", Kind::Text, "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", TIMERS, "delays of the levels from 1 on"),
-    Key::later("flushDelayOffsetInterval", MS, "10000", TIMERS, "time between saves of the levels' progress"),
-    Key::later("enableScheduleAsyncDeliver", Kind::Flag, "false", TIMERS, "deliver without waiting for each other"),
-    Key::later_switch("timerWheelEnable", Kind::Flag, "false", TIMERS, "have timed messages"),
-    Key::later("timerMaxDelaySec", SECONDS, "259200", TIMERS, "longest delay"),
-    Key::later("timerPrecisionMs", MS, "1000", TIMERS, "step of the wheel"),
-    Key::later("timerRollWindowSlot", COUNT, "172800", TIMERS, "steps after which a message is put in again"),
-    Key::later("timerCongestNumEachSlot", COUNT, "2147483647", TIMERS, "messages of one step"),
-    Key::later_switch("recallMessageEnable", Kind::Flag, "false", TIMERS, "take timed messages back"),
-    Key::later("allowRecallWhenBrokerNotWriteable", Kind::Flag, "true", TIMERS, "take back while writing is not permitted"),
 
     // POP.
     Key::later("enablePopMessageThreshold", Kind::Flag, "false", POP, "limit messages in flight"),

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use base::Millis;
+
 use super::typed::HostPort;
 
 /// A value's type with its limits.
@@ -42,7 +44,14 @@ pub enum Kind {
     HostPorts,
     /// Hours of the day, `04` or `04;16`.
     Hours,
+    /// Spans of time, `1s 10m 2h 1d`, of which the first is that of level 1.
+    DelayLevels,
 }
+
+/// The longest time that a message may be held back: 30 days.
+pub const DELAY_SECONDS_MAX: u64 = 30 * 24 * 3600;
+/// Delay levels at most; a longer list is refused.
+const DELAY_LEVELS_MAX: usize = 100;
 
 /// 0 or more, as far as RocketMQ's own type reaches.
 pub(super) const COUNT: Kind = Kind::Whole { min: 0, max: i32::MAX as i64, unit: "" };
@@ -107,6 +116,12 @@ impl Kind {
                 let hours = hours.filter(|hours| !hours.is_empty())?;
                 Some(hours.iter().map(|hour| format!("{hour:02}")).collect::<Vec<_>>().join(";"))
             }
+            Kind::DelayLevels => {
+                let levels: Option<Vec<Millis>> = delay_levels(text).collect();
+                let count = levels?.len();
+                let whole = (1..=DELAY_LEVELS_MAX).contains(&count);
+                whole.then(|| text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
+            }
         }
     }
 
@@ -130,6 +145,10 @@ impl Kind {
             Kind::Address { wildcard: false } => "an IP address that clients can reach, so not 0.0.0.0".to_owned(),
             Kind::HostPorts => "host:port, several separated by ;".to_owned(),
             Kind::Hours => "hours from 00 to 23, several separated by ;".to_owned(),
+            Kind::DelayLevels => format!(
+                "1 to {DELAY_LEVELS_MAX} times separated by blanks, each a number with s, m, h or d, from 1s to {}d",
+                DELAY_SECONDS_MAX / (24 * 3600)
+            ),
         }
     }
 
@@ -151,6 +170,21 @@ pub(super) fn host_ports(text: &str) -> impl Iterator<Item = Option<HostPort>> {
 /// The hours of a `;` list. `None` for an entry that is no hour.
 pub(super) fn hours(text: &str) -> impl Iterator<Item = Option<u8>> {
     entries(text).map(|entry| entry.parse().ok().filter(|hour| *hour < 24))
+}
+
+/// The spans of a list of delay levels. `None` for an entry that is none.
+pub(super) fn delay_levels(text: &str) -> impl Iterator<Item = Option<Millis>> {
+    text.split_ascii_whitespace().map(|entry| {
+        let unit_seconds = match entry.as_bytes().last()? {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3600,
+            b'd' => 24 * 3600,
+            _ => return None,
+        };
+        let seconds = entry[..entry.len() - 1].parse::<u32>().ok().map(|count| u64::from(count) * unit_seconds)?;
+        (1..=DELAY_SECONDS_MAX).contains(&seconds).then_some(Millis(seconds * 1000))
+    })
 }
 
 fn entries(text: &str) -> impl Iterator<Item = &str> {
@@ -207,6 +241,11 @@ mod tests {
             (Kind::Hours, "04", Some("04")),
             (Kind::Hours, "24", None),
             (Kind::Hours, "", None),
+            (Kind::DelayLevels, " 1s  5m 2h 30d ", Some("1s 5m 2h 30d")),
+            (Kind::DelayLevels, "1s 31d", None),
+            (Kind::DelayLevels, "0s", None),
+            (Kind::DelayLevels, "1", None),
+            (Kind::DelayLevels, "", None),
         ];
         for (kind, text, normal) in cases {
             assert_eq!(kind.normal(text).ok().as_deref(), *normal, "{kind:?} {text:?}");

@@ -28,12 +28,12 @@ mod update;
 
 pub use error::{ConfigError, ConfigErrors, Fault, Origin};
 pub use key::{Change, DefaultText, Effect, Key, all_keys, find_key};
-pub use kind::Kind;
+pub use kind::{DELAY_SECONDS_MAX, Kind};
 pub use load::{FileFormat, Loaded, Loader};
 pub use rewrite::rewrite_file;
 pub use settings::{Settings, Surroundings};
 pub use typed::{
-    BrokerRole, Config, Consumers, FlushDiskType, HostPort, Identity, Machine, Messages, Network, Permission, Pop,
-    Registration, Store, Topics, Transactions,
+    BrokerRole, Config, Consumers, Delays, FlushDiskType, HostPort, Identity, Machine, Messages, Network, Permission,
+    Pop, Registration, Store, Topics, Transactions,
 };
 pub use update::{Update, UpdateRefused, apply_update};

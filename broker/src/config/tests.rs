@@ -127,7 +127,7 @@ fn defaults_are_rocketmqs_but_for_the_flush() {
         ("maxMessageSize", "4194304"),
         ("flushDiskType", "SYNC_FLUSH"),
         ("sendMessageThreadPoolNums", "2"),
-        ("timerWheelEnable", "false"),
+        ("timerWheelEnable", "true"),
     ] {
         assert_eq!(settings.text(name), text, "{name}");
     }
@@ -136,6 +136,7 @@ fn defaults_are_rocketmqs_but_for_the_flush() {
     assert_eq!(config.registration.period, Millis(30_000));
     assert!(config.registration.permission.reads() && config.registration.permission.writes());
     assert!(!config.consumers.property_filter);
+    assert_eq!((config.delays.levels.len(), config.delays.levels[17]), (18, Millis(7_200_000)));
 }
 
 #[test]
@@ -249,10 +250,7 @@ fn odd_values_are_warned_of_and_accepted() {
         ("brokerIp1=1.2.3.4", "b.conf:1: ignored: unknown key brokerIp1; did you mean brokerIP1?"),
         ("brokerId=3", "b.conf:1: brokerId=3 means nothing for a master; it is 0."),
         ("brokerRole=SYNC_MASTER", "b.conf:1: brokerRole=SYNC_MASTER acts like ASYNC_MASTER"),
-        (
-            "timerWheelEnable=true",
-            "timerWheelEnable=true has no effect: it is of a later version (delayed and timed messages)",
-        ),
+        ("slaveReadEnable=true", "slaveReadEnable=true has no effect: it is of a later version (replication)"),
         ("filterSupportRetry=true", "It stays false."),
         ("messageStorePlugIn=org.example.Tiered", "It stays empty."),
     ] {
@@ -266,10 +264,7 @@ fn odd_values_are_warned_of_and_accepted() {
             "userCacheMaxNum=2000",
             "userCacheMaxNum: accepted, no effect yet: later version (authentication and authorization)",
         ),
-        (
-            "timerWheelEnable=false",
-            "timerWheelEnable: accepted, no effect yet: later version (delayed and timed messages)",
-        ),
+        ("slaveReadEnable=false", "slaveReadEnable: accepted, no effect yet: later version (replication)"),
     ] {
         let loaded = load(Some(("b.conf", text)), &[], &[]).expect("accepted");
         assert_eq!((loaded.warnings.len(), loaded.settings.without_effect()), (0, vec![listed.to_owned()]));
@@ -373,7 +368,7 @@ fn a_key_is_explained() {
 fn an_update_acts_at_once_or_waits_for_the_start() {
     let mut settings = defaults();
     let text = "maxMessageSize=8388608\nfileReservedTime=72\nlistenPort=1234\nmapedFileSizeConsumeQueue=1\nnoSuchKey=1\n\
-                timerWheelEnable=true\n";
+                slaveReadEnable=true\n";
     let update = apply_update(&mut settings, text).expect("accepted");
     assert_eq!(update.config.messages.body_bytes_max, 8_388_608);
     assert_eq!(update.config.network.listen_port, 10911, "the port changes at the next start");
@@ -381,9 +376,9 @@ fn an_update_acts_at_once_or_waits_for_the_start() {
     let expected = [("maxMessageSize", "8388608"), ("listenPort", "1234"), ("mappedFileSizeConsumeQueue", "1")];
     assert_eq!(pairs, expected, "fileReservedTime stayed as it was");
     assert_eq!(update.needs_restart, ["listenPort"]);
-    assert_eq!(update.ignored, ["noSuchKey", "timerWheelEnable"]);
+    assert_eq!(update.ignored, ["noSuchKey", "slaveReadEnable"]);
     assert!(settings.text_all().contains("\nlistenPort=1234\n"));
-    assert!(settings.text_all().contains("\ntimerWheelEnable=false\n"));
+    assert!(settings.text_all().contains("\nslaveReadEnable=false\n"));
     assert_eq!(settings.text("listenPort"), "10911");
     assert_eq!(settings.origin("maxMessageSize").to_string(), "update");
     let back = apply_update(&mut settings, "listenPort=10911").expect("accepted");

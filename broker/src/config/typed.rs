@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use base::Millis;
 
-use super::kind::{host_ports, hours};
+use super::kind::{delay_levels, host_ports, hours};
 use super::settings::Settings;
 
 /// Every value that acts. A plain value: each core has its own copy, and a change hands it a new one.
@@ -18,6 +18,7 @@ pub struct Config {
     pub topics: Topics,
     pub consumers: Consumers,
     pub messages: Messages,
+    pub delays: Delays,
     pub transactions: Transactions,
     pub pop: Pop,
     pub store: Store,
@@ -122,6 +123,21 @@ pub struct Pop {
     pub retries_first_percent: u32,
 }
 
+/// Messages that are delivered later than they are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// Of level 1 and on. Not empty; each is at most [`super::DELAY_SECONDS_MAX`].
+    pub levels: Vec<Millis>,
+    /// Messages may name the time of their delivery.
+    pub timers: bool,
+    /// How far ahead that time may lie; at most [`super::DELAY_SECONDS_MAX`].
+    pub timer_delay_max: Millis,
+    /// Producers may take such messages back.
+    pub recall: bool,
+    /// Also while the broker's permission lacks writing.
+    pub recall_when_not_writable: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     pub root: PathBuf,
@@ -145,7 +161,7 @@ pub struct Machine {
     pub cores: Option<u16>,
     /// Of a new store. `None`: one for each core.
     pub logs: Option<u16>,
-    /// Of each log. `None`: a sixteenth of the machine's memory divided by the logs.
+    /// Of each log. `None`: a 64th of the machine's memory divided by the logs.
     pub tail_cache_bytes: Option<u64>,
     pub prepare_ahead_bytes: u64,
     /// Of each log. Room for the largest message at least.
@@ -253,6 +269,7 @@ impl Config {
                 old_retry_topics_too: settings.flag("retrieveMessageFromPopRetryTopicV1"),
                 retries_first_percent: settings.value("popFromRetryProbability"),
             },
+            delays: delays_of(settings),
             store: store_of(settings),
             machine: Machine {
                 cores: unless_zero(settings.value("cores")),
@@ -305,6 +322,16 @@ fn consumers_of(settings: &Settings) -> Consumers {
         pull_bytes_max: settings.value("maxTransferBytesOnMessageInMemory"),
         query_messages_max: settings.value("defaultQueryMaxNum"),
         property_filter: settings.flag("enablePropertyFilter"),
+    }
+}
+
+fn delays_of(settings: &Settings) -> Delays {
+    Delays {
+        levels: delay_levels(&settings.text("messageDelayLevel")).flatten().collect(),
+        timers: settings.flag("timerWheelEnable"),
+        timer_delay_max: Millis(1000 * settings.value::<u64>("timerMaxDelaySec")),
+        recall: settings.flag("recallMessageEnable"),
+        recall_when_not_writable: settings.flag("allowRecallWhenBrokerNotWriteable"),
     }
 }
 

@@ -56,7 +56,7 @@ fn arrived(core: &Rc<Core>, call: Call) {
 }
 
 /// Starts a processor; its outcome is the answer.
-fn start<Made>(core: &Rc<Core>, call: Call, processor: impl FnOnce(Rc<Core>, Request) -> Made)
+pub(crate) fn start<Made>(core: &Rc<Core>, call: Call, processor: impl FnOnce(Rc<Core>, Request) -> Made)
 where
     Made: Future<Output = Outcome> + 'static,
 {

@@ -13,7 +13,7 @@ use crate::processor::admin::{
 };
 use crate::processor::{
     assignment, check_client_config, consumer_list, consumer_offset, end_transaction, heartbeat, lock_queues, pop,
-    pop_ack, pull, query_message, queue_offset, send, unregister_client, view_message,
+    pop_ack, pull, query_message, queue_offset, recall, send, send_back, unregister_client, view_message,
 };
 
 /// A request code that is served.
@@ -31,7 +31,11 @@ macro_rules! row {
 /// The row of a code; `None` when it is not served.
 pub(super) fn row(code: i32) -> Option<Row> {
     Some(match Code(code) {
-        Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => row!(owner::send, send::send),
+        Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => {
+            Row { owner: owner::send, process: send::send }
+        }
+        Code::CONSUMER_SEND_MSG_BACK => row!(owner::physical_offset, send_back::send_back),
+        Code::RECALL_MESSAGE => row!(owner::here, recall::recall),
         Code::SEND_REPLY_MESSAGE | Code::SEND_REPLY_MESSAGE_V2 => row!(owner::send, send::reply::send_reply),
         Code::END_TRANSACTION => row!(owner::half_message, end_transaction::end_transaction),
         Code::PULL_MESSAGE | Code::LITE_PULL_MESSAGE => row!(owner::queue, pull::pull),

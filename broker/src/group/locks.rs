@@ -34,6 +34,11 @@ impl Locks {
         self.leases.is_empty()
     }
 
+    /// Whether any queue is locked now.
+    pub(crate) fn has_lease(&self, now: Millis) -> bool {
+        self.leases.values().any(|lease| !lease.is_over(now))
+    }
+
     /// Locks for `client` what is free or its own already; returns exactly the queues that are its own now.
     pub(crate) fn lock(
         &mut self,
@@ -85,6 +90,7 @@ mod tests {
         assert_eq!(locks.lock(&b, &queues(&[0]), Millis(60_002)), queues(&[]), "nobody frees another's");
         locks.unlock(&a, &queues(&[0]));
         assert_eq!(locks.lock(&b, &queues(&[0]), Millis(60_003)), queues(&[0]));
+        assert!(locks.has_lease(Millis(120_003)) && !locks.has_lease(Millis(120_004)));
         locks.expire(Millis(200_000));
         assert!(locks.is_empty());
     }

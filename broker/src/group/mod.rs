@@ -160,6 +160,12 @@ impl Groups {
         self.change_known(group, |group| group.locks.unlock(client, queues));
     }
 
+    /// Whether members of the group hold queues, so consume in order.
+    pub(crate) fn holds_locks(&self, group: &str) -> bool {
+        let now = clock::now_ms();
+        self.with(group, |group| group.locks.has_lease(now)).unwrap_or(false)
+    }
+
     /// A topic was deleted: what was committed in it means nothing any more.
     pub(crate) fn delete_topic_offsets(&self, topic: &str) {
         for group in self.consumers.borrow_mut().values_mut() {

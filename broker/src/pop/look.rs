@@ -18,7 +18,7 @@ use crate::topic::Topic;
 
 /// A pop that may be done.
 pub(crate) struct Pop {
-    pub(crate) topic: Arc<Topic>,
+    pub(crate) topic: Rc<Topic>,
     pub(crate) group: Arc<SubscriptionGroupConfig>,
     /// `None`: any.
     pub(crate) queue: Option<QueueId>,

@@ -13,6 +13,8 @@ pub(crate) mod pop_ack;
 pub(crate) mod pull;
 pub(crate) mod query_message;
 pub(crate) mod queue_offset;
+pub(crate) mod recall;
 pub(crate) mod send;
+pub(crate) mod send_back;
 pub(crate) mod unregister_client;
 pub(crate) mod view_message;

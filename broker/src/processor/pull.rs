@@ -31,7 +31,7 @@ const ENTRIES_SCANNED_MAX: u32 = 800;
 /// A pull that may be done.
 struct Pull {
     header: PullMessage,
-    topic: Arc<Topic>,
+    topic: Rc<Topic>,
     group: Arc<SubscriptionGroupConfig>,
     wanted: Rc<SubscriptionData>,
     /// Of a pull by an SQL92 expression.

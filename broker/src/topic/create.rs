@@ -1,7 +1,6 @@
 //! Topics made on demand: by a send, and by the broker itself. Any core may ask.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use remoting::code::ResponseCode;
 use remoting::name;
@@ -18,19 +17,19 @@ use crate::placement::TABLES_CORE;
 /// anything else, as it becomes a key on disk.
 pub(crate) async fn ensure_for_send(
     core: &Rc<Core>,
-    topic: &Text,
-    template: &Text,
+    topic: &str,
+    template: &str,
     queues: i32,
     unit: bool,
-) -> Result<Arc<Topic>, Refusal> {
+) -> Result<Rc<Topic>, Refusal> {
     if let Some(topic) = core.topics.get(topic) {
         return Ok(topic);
     }
     check(topic)?;
-    let (topic, template) = (topic.detached(), template.detached());
-    if !may_be_made(core, &topic, &template) {
-        return Err(no_topic(&topic));
+    if !may_be_made(core, topic, template) {
+        return Err(no_topic(topic));
     }
+    let (topic, template) = (Text::from(topic), Text::from(template));
     made(core, Change::AutoCreate { topic, template, queues, unit }).await
 }
 
@@ -39,15 +38,20 @@ pub(crate) async fn ensure_retry_topic(
     core: &Rc<Core>,
     group: &str,
     queues: u32,
-) -> Result<Option<Arc<Topic>>, Refusal> {
+) -> Result<Option<Rc<Topic>>, Refusal> {
     if queues == 0 {
         return Ok(None);
     }
     ensure_own_topic(core, &name::retry_topic(group), queues).await.map(Some)
 }
 
+/// The topic that keeps what a group could not consume.
+pub(crate) async fn ensure_dlq_topic(core: &Rc<Core>, group: &str) -> Result<Rc<Topic>, Refusal> {
+    ensure_own_topic(core, &name::dlq_topic(group), 1).await
+}
+
 /// A topic that the broker itself needs: as it is, or made with so many queues, readable and writable.
-pub(crate) async fn ensure_own_topic(core: &Rc<Core>, topic: &str, queues: u32) -> Result<Arc<Topic>, Refusal> {
+pub(crate) async fn ensure_own_topic(core: &Rc<Core>, topic: &str, queues: u32) -> Result<Rc<Topic>, Refusal> {
     if let Some(topic) = core.topics.get(topic) {
         return Ok(topic);
     }
@@ -64,12 +68,13 @@ fn may_be_made(core: &Rc<Core>, topic: &str, template: &str) -> bool {
     name::is_retry_topic(topic) || core.topics.contains(template)
 }
 
-async fn made(core: &Rc<Core>, change: Change) -> Result<Arc<Topic>, Refusal> {
+async fn made(core: &Rc<Core>, change: Change) -> Result<Rc<Topic>, Refusal> {
     let topics = core
         .on(TABLES_CORE, |core| async move {
             let owner = core.tables().topics.clone();
             owner.change(&core, change).await
         })
         .await?;
-    Ok(topics.into_iter().next().expect("a change that makes one topic gives one"))
+    let topic = topics.first().expect("a change that makes one topic gives one");
+    Ok(Rc::new(Topic::clone(topic)))
 }

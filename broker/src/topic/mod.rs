@@ -11,7 +11,7 @@ mod table;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use base::QueueId;
 use remoting::body::route::permission;
@@ -21,7 +21,7 @@ use remoting::text::Text;
 
 pub(crate) use attributes::parse as parse_attributes;
 pub(crate) use change::{Change, no_topic};
-pub(crate) use create::{ensure_for_send, ensure_own_topic, ensure_retry_topic};
+pub(crate) use create::{ensure_dlq_topic, ensure_for_send, ensure_own_topic, ensure_retry_topic};
 pub(crate) use owner::TopicOwner;
 pub(crate) use table::config_table;
 
@@ -29,7 +29,7 @@ pub(crate) use table::config_table;
 pub(crate) const TOPIC_QUEUES_MAX: i32 = 65_536;
 
 /// A topic as all cores see it. Never changes; a change of the topic makes a new one.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topic {
     /// Counts from 0, is the same on all cores, and stays while the topic exists. Numbers of deleted topics are used
     /// again.
@@ -76,16 +76,21 @@ impl Topic {
     pub(crate) fn is_readable(&self) -> bool {
         self.config.perm & permission::READ != 0
     }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.config.perm & permission::WRITE != 0
+    }
 }
 
-/// All topics, as the tables' core published them to this one.
+/// All topics, as the tables' core published them to this one. Each core has copies of its own: a count of references
+/// that all cores change costs more than all else that is done with a topic.
 #[derive(Default)]
 pub(crate) struct Topics {
-    by_name: RefCell<HashMap<Text, Arc<Topic>>>,
+    by_name: RefCell<HashMap<Text, Rc<Topic>>>,
 }
 
 impl Topics {
-    pub(crate) fn get(&self, topic: &str) -> Option<Arc<Topic>> {
+    pub(crate) fn get(&self, topic: &str) -> Option<Rc<Topic>> {
         self.by_name.borrow().get(topic).cloned()
     }
 
@@ -93,11 +98,12 @@ impl Topics {
         self.by_name.borrow().contains_key(topic)
     }
 
-    fn put(&self, topic: Arc<Topic>) {
-        self.by_name.borrow_mut().insert(topic.name().clone(), topic);
+    fn put(&self, topic: &Topic) {
+        let name = topic.name().detached();
+        self.by_name.borrow_mut().insert(name, Rc::new(topic.clone()));
     }
 
-    fn remove(&self, topic: &str) -> Option<Arc<Topic>> {
+    fn remove(&self, topic: &str) -> Option<Rc<Topic>> {
         self.by_name.borrow_mut().remove(topic)
     }
 }

@@ -275,7 +275,7 @@ async fn publish(core: &Rc<Core>, topics: Vec<Arc<Topic>>) {
         let topics = topics.clone();
         async move {
             for topic in topics.iter() {
-                core.topics.put(topic.clone());
+                core.topics.put(topic);
             }
         }
     })

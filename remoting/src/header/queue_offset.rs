@@ -14,7 +14,7 @@ pub enum Boundary {
     Upper,
 }
 
-impl FromField for Boundary {
+impl FromField<'_> for Boundary {
     const KIND: &'static str = "LOWER or UPPER";
 
     fn from_field(value: FieldValue<'_>) -> Option<Boundary> {

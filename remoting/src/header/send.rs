@@ -1,19 +1,19 @@
 //! Headers of sends (10, 310, 320, 324, 325) and of their answers.
 
-use crate::fields::{FieldError, Fields, FromField};
+use crate::fields::{FieldError, Fields, FromField, ToFieldText};
 use crate::header::header;
 use crate::text::Text;
 
 /// The region told to clients that ask for none.
 pub const REGION_DEFAULT: &str = "DefaultRegion";
 
-/// A send. Codes 10 and 324 carry long field names, 310, 320 and 325 single letters; both may come with any code.
+/// A send. `T` is how its texts are held: on their own, or as `&str` where the fields have them. Codes 10 and 324 carry long field names, 310, 320 and 325 single letters; both may come with any code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SendMessage {
-    pub producer_group: Text,
-    pub topic: Text,
+pub struct SendMessage<T = Text> {
+    pub producer_group: T,
+    pub topic: T,
     /// The topic whose settings a new topic takes over.
-    pub default_topic: Text,
+    pub default_topic: T,
     pub default_topic_queue_nums: i32,
     /// Negative: the broker picks a queue.
     pub queue_id: i32,
@@ -21,13 +21,13 @@ pub struct SendMessage {
     pub born_timestamp_ms: i64,
     pub flag: i32,
     /// Names and values as [`crate::properties`] reads them.
-    pub properties: Text,
+    pub properties: T,
     pub reconsume_times: i32,
     pub unit_mode: bool,
     pub max_reconsume_times: Option<i32>,
     /// The body holds several messages, see [`crate::record::BatchItems`].
     pub batch: bool,
-    pub broker_name: Option<Text>,
+    pub broker_name: Option<T>,
 }
 
 /// Long name and letter of each field, in the order of the letters.
@@ -69,11 +69,11 @@ impl<'a> Found<'a> {
         Found { fields, at }
     }
 
-    fn optional<T: FromField>(&self, number: usize) -> Result<Option<T>, FieldError> {
+    fn optional<T: FromField<'a>>(&self, number: usize) -> Result<Option<T>, FieldError> {
         self.at[number].map(|index| self.fields.read_at(index, NAMES[number].0)).transpose()
     }
 
-    fn required<T: FromField>(&self, number: usize) -> Result<T, FieldError> {
+    fn required<T: FromField<'a>>(&self, number: usize) -> Result<T, FieldError> {
         self.optional(number)?.ok_or(FieldError::Missing { name: NAMES[number].0 })
     }
 }
@@ -84,6 +84,19 @@ impl SendMessage {
     /// # Errors
     /// Naming the first field that is missing or unreadable, by its long name.
     pub fn decode(fields: &Fields) -> Result<SendMessage, FieldError> {
+        SendMessage::decode_as(fields)
+    }
+}
+
+impl<T> SendMessage<T> {
+    /// As [`SendMessage::decode`], with the texts held as the caller wants them.
+    ///
+    /// # Errors
+    /// As that function.
+    pub fn decode_as<'a>(fields: &'a Fields) -> Result<SendMessage<T>, FieldError>
+    where
+        T: FromField<'a> + Default,
+    {
         let found = Found::new(fields);
         Ok(SendMessage {
             producer_group: found.required(0)?,
@@ -102,7 +115,9 @@ impl SendMessage {
             broker_name: found.optional(13)?,
         })
     }
+}
 
+impl<T: ToFieldText> SendMessage<T> {
     /// Appends the fields with their long names, for code 10.
     pub fn encode_long(&self, fields: &mut Fields) {
         self.encode_with(fields, |number| NAMES[number].0);

@@ -7,7 +7,7 @@ use remoting::record::{self, BLANK_BYTES, Placement, RecordDraft};
 use runtime::buffer::BLOCK_BYTES;
 
 use super::dispatch::Pending;
-use super::{Log, Mark, Roll};
+use super::{Log, Mark, MarkCall, Roll};
 use crate::error::{AppendError, IoContext, StorageError};
 use crate::options::FlushPolicy;
 use crate::queue::{Entry, Indexed, QueueRef};
@@ -30,14 +30,31 @@ impl Ticket {
     /// # Errors
     /// When the log has failed: the record may or may not be found after a restart.
     pub async fn reached(&self, mark: Mark) -> Result<(), StorageError> {
-        if mark == Mark::Durable && self.log.options.flush == FlushPolicy::Async {
-            self.log.flush_soon();
-        }
+        self.log.want(mark);
         self.log.marks.reached(self.end.0, mark).await
+    }
+
+    /// The policy of the record's log.
+    pub fn flush_policy(&self) -> FlushPolicy {
+        self.log.flush_policy()
+    }
+
+    /// As [`Ticket::reached`] without a task: the call is made in the step in which the mark moves, before anything
+    /// else runs, so it must be quick and not append.
+    pub fn when_reached(self, mark: Mark, call: MarkCall) {
+        self.log.want(mark);
+        self.log.marks.when_reached(self.end.0, mark, call);
     }
 }
 
 impl Log {
+    /// Under asynchronous flushes a durable record is a thing to ask for.
+    fn want(&self, mark: Mark) {
+        if mark == Mark::Durable && self.options.flush == FlushPolicy::Async {
+            self.flush_soon();
+        }
+    }
+
     /// Appends one record to a queue. `draft` names the same topic and queue.
     pub fn append(
         self: &Rc<Log>,
@@ -188,7 +205,7 @@ impl Log {
             entry: Entry {
                 offset,
                 bytes: bytes as u32,
-                tags_code: indexed.tags_code(draft.sys_flag),
+                tags_code: indexed.tags_code(draft.topic, draft.sys_flag),
                 store_timestamp_ms,
             },
             key_count,

@@ -59,7 +59,7 @@ impl Log {
         let written = self.marks.written();
         let roll = self.rolls.borrow().front().copied();
         let filled = roll.map_or(self.marks.appended(), |roll| roll.filled);
-        let Some(chunk) = next_chunk(written, filled, self.prepared.get(), SLAB_BYTES as u64) else {
+        let Some(chunk) = next_chunk(written, filled, self.frontier(), SLAB_BYTES as u64) else {
             self.counts.borrow_mut().roll_waits += 1;
             self.prepare_wanted.notify();
             self.frontier_moved.notified().await;
@@ -109,7 +109,7 @@ impl Log {
         let mut saved_at = runtime::clock::instant();
         while !self.ended.get() && !self.marks.has_failed() {
             if !self.flush_due.take() {
-                runtime::clock::within(interval, self.flush_wanted.notified()).await;
+                runtime::clock::within(until_next(interval), self.flush_wanted.notified()).await;
                 self.flush_due.set(false);
             }
             let outcome = async {
@@ -118,7 +118,7 @@ impl Log {
                     && self.checkpoint.borrow().durable < self.durable_boundary.get()
                 {
                     saved_at = runtime::clock::instant();
-                    self.save_checkpoint(|checkpoint| checkpoint.durable = self.durable_boundary.get()).await?;
+                    self.note_checkpoint(|checkpoint| checkpoint.durable = self.durable_boundary.get()).await?;
                 }
                 Ok(())
             };
@@ -154,6 +154,13 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// The time to the next whole interval of the clock. So the logs of a device, which stands still for each flush, flush
+/// together.
+fn until_next(interval: Duration) -> Duration {
+    let interval_ms = (interval.as_millis() as u64).max(1);
+    Duration::from_millis(interval_ms - runtime::clock::now_ms().0 % interval_ms)
 }
 
 #[cfg(test)]

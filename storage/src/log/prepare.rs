@@ -1,8 +1,9 @@
 //! Preparing blocks in front of the appends: made, reserved, and written once with zeros, durably.
 //!
 //! Writing into blocks that were never written costs a change of metadata with each flush (measured: 313 µs instead of
-//! 153 µs at the median); so no write ever does. Runs in the background and crosses into the next segment in time, so
-//! that a roll finds it ready. When the disk is full, appends are refused once the prepared blocks are used up, and
+//! 153 µs at the median); so no write ever does. The zeros themselves need no flush: what makes a record durable makes
+//! its blocks so, and a flush stops all writes of the device for tens of milliseconds. Runs in the background, far in front of the appends while they are
+//! few, and crosses into the next segment in time, so that a roll finds it ready. When the disk is full, appends are refused once the prepared blocks are used up, and
 //! accepted again as soon as preparation succeeds: it is tried each second.
 
 use std::rc::Rc;
@@ -16,13 +17,19 @@ use crate::error::{IoContext, StorageError};
 
 /// Bytes prepared by one step.
 const STEP_BYTES: u64 = 8 << 20;
-/// With this much prepared there is no hurry.
-const COMFORT_BYTES: u64 = 32 << 20;
+/// With less than this prepared, step follows step.
+const URGENT_BYTES: u64 = 32 << 20;
+/// With this much prepared, a log that grows has the disk for itself.
+const ENOUGH_BYTES: u64 = 256 << 20;
 /// Pause between steps when there is no hurry, so that preparing does not take the disk away from the appends.
-const COMFORT_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);
+/// A log that gets less than this in a pause does not mind.
+const QUIET_BYTES: u64 = 1 << 20;
 const RETRY_FULL: Duration = Duration::from_secs(1);
-/// The limit that the checkpoint knows is moved on by so much at once.
+/// The limit of what is written, which the checkpoint knows, is moved on by so much at once …
 const LIMIT_AHEAD_BYTES: u64 = 128 << 20;
+/// … when the appends have come this close.
+const LIMIT_CLOSE_BYTES: u64 = 64 << 20;
 
 /// The disk had no room for the next segment.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +42,17 @@ impl Log {
         self.options.prepare_ahead_bytes.min(self.options.segment_bytes)
     }
 
+    /// Blocks in front of it may be written to.
+    pub(super) fn frontier(&self) -> u64 {
+        self.prepared.get().min(self.checkpoint.borrow().written_limit)
+    }
+
     pub(super) fn wants_preparation(&self) -> bool {
-        self.prepared.get() < self.marks.appended() + self.prepare_ahead()
+        self.prepared.get() < self.marks.appended() + self.prepare_ahead() || self.wants_limit()
+    }
+
+    fn wants_limit(&self) -> bool {
+        self.checkpoint.borrow().written_limit < self.marks.appended() + LIMIT_CLOSE_BYTES
     }
 
     /// The task that prepares.
@@ -50,9 +66,7 @@ impl Log {
                 Ok(()) => {
                     self.full.replace(None);
                     self.frontier_moved.notify();
-                    if self.prepared.get() > self.marks.appended() + COMFORT_BYTES.min(self.prepare_ahead()) {
-                        runtime::clock::within(COMFORT_PAUSE, self.end_wanted.notified()).await;
-                    }
+                    self.pause_preparing().await;
                 }
                 Err(error) if error.is_full() => {
                     let folder = self.folders.commit_log.clone();
@@ -66,19 +80,37 @@ impl Log {
         }
     }
 
-    async fn prepare_step(&self) -> Result<(), StorageError> {
-        let start = self.prepared.get();
-        let segment = self.segment_for(start).await?;
-        let step = STEP_BYTES.min(self.prepare_ahead());
-        let limit = (start + step).min(segment.limit);
-        // What lies behind the limit on disk was certainly never written, so a recovery need not look there.
-        if self.checkpoint.borrow().prepared_limit < limit {
-            self.save_checkpoint(|checkpoint| checkpoint.prepared_limit = limit + LIMIT_AHEAD_BYTES).await?;
+    /// Waits as long as the appends should have the disk.
+    async fn pause_preparing(&self) {
+        let urgent_bytes = URGENT_BYTES.min(self.prepare_ahead() / 2);
+        loop {
+            let appended = self.marks.appended();
+            if self.prepared.get() < appended + urgent_bytes || self.wants_limit() || self.ended.get() {
+                return;
+            }
+            runtime::clock::within(PAUSE, self.end_wanted.notified()).await;
+            let is_quiet = self.marks.appended() - appended < QUIET_BYTES;
+            if is_quiet || self.prepared.get() < self.marks.appended() + ENOUGH_BYTES {
+                return;
+            }
         }
+    }
+
+    async fn prepare_step(&self) -> Result<(), StorageError> {
+        // What lies behind the limit on disk was certainly never written, so a recovery need not look there.
+        if self.wants_limit() {
+            let limit = self.marks.appended() + LIMIT_AHEAD_BYTES;
+            self.save_checkpoint(|checkpoint| checkpoint.written_limit = limit).await?;
+        }
+        let start = self.prepared.get();
+        if start >= self.marks.appended() + self.prepare_ahead() {
+            return Ok(());
+        }
+        let segment = self.segment_for(start).await?;
+        let limit = (start + STEP_BYTES.min(self.prepare_ahead())).min(segment.limit);
         let direct = segment.direct.clone();
         let (from, to) = (start - segment.start, limit - segment.start);
-        let zeroed = runtime::blocking(move || direct.zero(from, to).and_then(|()| direct.sync_data())).await;
-        zeroed.context("prepare", &segment.path)?;
+        runtime::blocking(move || direct.zero(from, to)).await.context("prepare", &segment.path)?;
         assert!(self.prepared.get() == start, "one task prepares, yet the frontier moved from {start}");
         self.prepared.set(limit);
         self.counts.borrow_mut().prepared_bytes += limit - start;

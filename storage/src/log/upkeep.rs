@@ -2,10 +2,11 @@
 //! and the orderly stop.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::LogOffset;
+use base::{LogId, LogOffset};
 
 use super::{Log, Mark};
 use crate::checkpoint::Checkpoint;
@@ -34,14 +35,27 @@ pub struct DroppedSegments {
 }
 
 impl Log {
-    /// Brings a changed checkpoint to disk.
+    /// Brings a changed checkpoint to disk, durably.
     pub(super) async fn save_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<(), StorageError> {
+        self.write_checkpoint(Checkpoint::write, change).await
+    }
+
+    /// As [`Log::save_checkpoint`], durable with the next flush: for what a start can do without.
+    pub(super) async fn note_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<(), StorageError> {
+        self.write_checkpoint(Checkpoint::note, change).await
+    }
+
+    async fn write_checkpoint(
+        &self,
+        write: fn(&Checkpoint, &Path, LogId) -> Result<(), StorageError>,
+        change: impl FnOnce(&mut Checkpoint),
+    ) -> Result<(), StorageError> {
         let _turn = self.checkpoint_turn.take().await;
         let mut checkpoint = *self.checkpoint.borrow();
         change(&mut checkpoint);
         checkpoint.generation += 1;
         let (path, id) = (self.folders.checkpoint(), self.id);
-        runtime::blocking(move || checkpoint.write(&path, id)).await?;
+        runtime::blocking(move || write(&checkpoint, &path, id)).await?;
         self.checkpoint.replace(checkpoint);
         Ok(())
     }

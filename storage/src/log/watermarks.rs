@@ -19,9 +19,17 @@ pub enum Mark {
     Durable,
 }
 
+/// What is done when a mark is reached, or when it never will be.
+pub type MarkCall = Box<dyn FnOnce(Result<(), StorageError>)>;
+
+enum Waiting {
+    Task(Waker),
+    Call(MarkCall),
+}
+
 struct Waiter {
     end: u64,
-    waker: Waker,
+    waiting: Waiting,
 }
 
 #[derive(Default)]
@@ -76,15 +84,16 @@ impl Watermarks {
     }
 
     pub(crate) fn wake(&self) {
-        wake_below(&self.waiting_written, self.written.get());
-        wake_below(&self.waiting_durable, self.durable.get());
+        wake_below(&self.waiting_written, self.written.get(), &Ok(()));
+        wake_below(&self.waiting_durable, self.durable.get(), &Ok(()));
     }
 
     /// Nothing will advance any more: all waiters get this error.
     pub(crate) fn fail(&self, error: StorageError) {
-        self.failure.borrow_mut().get_or_insert(error);
-        wake_below(&self.waiting_written, u64::MAX);
-        wake_below(&self.waiting_durable, u64::MAX);
+        let error = self.failure.borrow_mut().get_or_insert(error).clone();
+        self.wake();
+        wake_below(&self.waiting_written, u64::MAX, &Err(error.clone()));
+        wake_below(&self.waiting_durable, u64::MAX, &Err(error));
     }
 
     pub(crate) fn failure(&self) -> Option<StorageError> {
@@ -96,10 +105,7 @@ impl Watermarks {
     }
 
     pub(crate) async fn reached(&self, end: u64, mark: Mark) -> Result<(), StorageError> {
-        let (reached, waiting) = match mark {
-            Mark::Written => (&self.written, &self.waiting_written),
-            Mark::Durable => (&self.durable, &self.waiting_durable),
-        };
+        let (reached, waiting) = self.of(mark);
         let mut registered: Option<Waker> = None;
         poll_fn(|context| {
             if reached.get() >= end {
@@ -109,25 +115,44 @@ impl Watermarks {
                 return Poll::Ready(Err(error.clone()));
             }
             if !registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                insert(&mut waiting.borrow_mut(), end, context.waker().clone());
+                insert(&mut waiting.borrow_mut(), end, Waiting::Task(context.waker().clone()));
                 registered = Some(context.waker().clone());
             }
             Poll::Pending
         })
         .await
     }
+
+    /// As [`Watermarks::reached`] for who has no task: the call is made in the step that wakes, or at once.
+    pub(crate) fn when_reached(&self, end: u64, mark: Mark, call: MarkCall) {
+        let (reached, waiting) = self.of(mark);
+        if reached.get() >= end {
+            return call(Ok(()));
+        }
+        if let Some(error) = self.failure() {
+            return call(Err(error));
+        }
+        insert(&mut waiting.borrow_mut(), end, Waiting::Call(call));
+    }
+
+    fn of(&self, mark: Mark) -> (&Cell<u64>, &RefCell<VecDeque<Waiter>>) {
+        match mark {
+            Mark::Written => (&self.written, &self.waiting_written),
+            Mark::Durable => (&self.durable, &self.waiting_durable),
+        }
+    }
 }
 
 /// Tickets are waited for nearly in the order of their ends, so the place is found at the back.
-fn insert(waiting: &mut VecDeque<Waiter>, end: u64, waker: Waker) {
-    let mut place = waiting.len();
-    while place > 0 && waiting[place - 1].end > end {
+fn insert(list: &mut VecDeque<Waiter>, end: u64, waiting: Waiting) {
+    let mut place = list.len();
+    while place > 0 && list[place - 1].end > end {
         place -= 1;
     }
-    waiting.insert(place, Waiter { end, waker });
+    list.insert(place, Waiter { end, waiting });
 }
 
-fn wake_below(waiting: &RefCell<VecDeque<Waiter>>, mark: u64) {
+fn wake_below(waiting: &RefCell<VecDeque<Waiter>>, mark: u64, outcome: &Result<(), StorageError>) {
     loop {
         let mut list = waiting.borrow_mut();
         if list.front().is_none_or(|waiter| waiter.end > mark) {
@@ -135,7 +160,10 @@ fn wake_below(waiting: &RefCell<VecDeque<Waiter>>, mark: u64) {
         }
         let waiter = list.pop_front().expect("just seen");
         drop(list);
-        waiter.waker.wake();
+        match waiter.waiting {
+            Waiting::Task(waker) => waker.wake(),
+            Waiting::Call(call) => call(outcome.clone()),
+        }
     }
 }
 
@@ -169,7 +197,17 @@ mod tests {
                 let marks = marks.clone();
                 async move { marks.reached(400, Mark::Durable).await }
             };
+            let calls = Rc::new(RefCell::new(Vec::new()));
+            for end in [500, 360, 350] {
+                let calls = calls.clone();
+                let call = move |outcome: Result<(), StorageError>| calls.borrow_mut().push((end, outcome.is_ok()));
+                marks.when_reached(end, Mark::Written, Box::new(call));
+            }
+            assert_eq!(*calls.borrow(), [(350, true)], "what is reached is told at once");
+            // Moved, but nobody was woken yet: a failure does not take back what was reached.
+            marks.advance_written(400);
             marks.fail(StorageError::Stopped { log: 0 });
+            assert_eq!(*calls.borrow(), [(350, true), (360, true), (500, false)]);
             assert!(failed.await.is_err());
             assert!(marks.reached(350, Mark::Written).await.is_ok(), "what was reached stays reached");
         })

@@ -85,7 +85,8 @@ impl IndexBuilder {
         let store_timestamp_ms = view.store_timestamp_ms().max(0) as u64;
         let bytes = view.total_bytes() as u32;
         let indexed = Indexed::of(view.properties());
-        let entry = Entry { offset, bytes, tags_code: indexed.tags_code(view.sys_flag()), store_timestamp_ms };
+        let entry =
+            Entry { offset, bytes, tags_code: indexed.tags_code(view.topic(), view.sys_flag()), store_timestamp_ms };
         let queue_offset = view.queue_offset().0;
         let key: (Arc<str>, u32) = (view.topic().into(), view.queue_id().0);
         let runs = self.runs.entry(key).or_default();

@@ -136,7 +136,7 @@ pub(crate) fn write(path: &Path, content: &mut ExtentContent) -> io::Result<Vec<
         out.extend_from_slice(&crc.to_be_bytes());
     }
     put_header(&mut out, content, directory_bytes, keys_place);
-    disk::write_whole(path, &out)?;
+    disk::write_derived(path, &out)?;
     Ok(stored)
 }
 

@@ -179,6 +179,33 @@ impl Queue {
         Ok(found.and_then(|(queue_offset, entry)| (queue_offset == at).then_some(entry)))
     }
 
+    /// Visible messages from `from` on: some of those that lie together, none where the queue ends. The next call begins
+    /// behind the last of them.
+    pub async fn entries(&self, from: QueueOffset) -> Result<Vec<(QueueOffset, Entry)>, StorageError> {
+        let numbered = |first: u64, entries: &[Entry]| {
+            let rest = entries.iter().take(CHUNK_COUNT as usize);
+            (first..).map(QueueOffset).zip(rest.copied()).collect::<Vec<_>>()
+        };
+        let mut at = from.0;
+        loop {
+            match self.locate(at) {
+                Located::End => return Ok(Vec::new()),
+                Located::Missing { next } => at = next,
+                Located::Active => {
+                    let active = self.active.borrow();
+                    return Ok(numbered(at, &active.entries[(at - active.first) as usize..]));
+                }
+                Located::Memory { first, entries } => return Ok(numbered(at, &entries[(at - first) as usize..])),
+                Located::Stored { first, extent, place, count } => {
+                    let chunk = (at - first) / CHUNK_COUNT;
+                    if let Some(entries) = self.chunk(&extent, (place, count), chunk).await? {
+                        return Ok(numbered(at, &entries[((at - first) % CHUNK_COUNT) as usize..]));
+                    }
+                }
+            }
+        }
+    }
+
     /// The first message at or behind an offset.
     pub(super) async fn entry_from(&self, at: QueueOffset) -> Result<Option<(QueueOffset, Entry)>, StorageError> {
         let mut at = at.0;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use base::{QueueId, QueueOffset};
 use remoting::body::MessageQueue;
@@ -55,7 +54,7 @@ pub(crate) async fn consume_stats(core: Rc<Core>, request: Request) -> Outcome {
 }
 
 /// A topic that is there and that the group, if it is online, still wants.
-fn consumed_topic(core: &Core, group: &str, topic: &str) -> Option<Arc<Topic>> {
+fn consumed_topic(core: &Core, group: &str, topic: &str) -> Option<Rc<Topic>> {
     let view = core.group_views.get(group);
     let unwanted = view.is_some_and(|view| !view.subscriptions.is_empty() && !view.subscriptions.contains_key(topic));
     if unwanted { None } else { core.topics.get(topic) }

@@ -103,12 +103,12 @@ async fn clean_own_unused_topics(core: &Rc<Core>) -> Result<(), Refusal> {
 
 /// 60 and 61, on any core.
 pub(crate) async fn timer_state(_core: Rc<Core>, _request: Request) -> Outcome {
-    Err(failed("timer messages are not enabled on this broker".to_owned()))
+    Err(failed("this broker has no wheel with a checkpoint and metrics: its log says which messages wait".to_owned()))
 }
 
 /// 45, on any core.
 pub(crate) async fn delay_offsets(_core: Rc<Core>, _request: Request) -> Outcome {
-    Err(failed("this broker keeps no offsets of delay levels".to_owned()))
+    Err(failed("this broker keeps no offsets of delay levels: its log says what was delivered".to_owned()))
 }
 
 /// 2001 and 2002, on any core.
@@ -153,7 +153,7 @@ pub(crate) async fn update_static_topic(_core: Rc<Core>, _request: Request) -> O
 
 /// 5001, on any core.
 pub(crate) async fn switch_timer_engine(_core: Rc<Core>, _request: Request) -> Outcome {
-    Err(failed("timer messages are not enabled on this broker: there is no engine to switch".to_owned()))
+    Err(failed("this broker has one engine for timer messages, its log: there is nothing to switch to".to_owned()))
 }
 
 fn failed(remark: String) -> Refusal {

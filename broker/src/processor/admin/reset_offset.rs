@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use base::{QueueId, QueueOffset};
 use remoting::body::consume::{QueueOffsetForCpp, ResetOffsetBody, ResetOffsetBodyForCpp};
@@ -38,7 +37,7 @@ pub(crate) async fn reset_offset(core: Rc<Core>, request: Request) -> Outcome {
 async fn reset_here(
     core: &Rc<Core>,
     header: &InvokeResetOffset,
-    topic: &Arc<Topic>,
+    topic: &Rc<Topic>,
 ) -> Result<BTreeMap<QueueId, QueueOffset>, Refusal> {
     if core.group_configs.get(&header.group).is_none() {
         let remark = format!("group {} does not exist on this broker", header.group);
@@ -99,7 +98,7 @@ async fn target_here(
 async fn tell_members(
     core: &Rc<Core>,
     header: &InvokeResetOffset,
-    topic: &Arc<Topic>,
+    topic: &Rc<Topic>,
 ) -> Result<BTreeMap<QueueId, QueueOffset>, Refusal> {
     let mut offsets = targets(core, header, topic, readable_queues(topic)).await?;
     let committed = core.groups.with(&header.group, |group| group.offsets.of_topic(topic.name())).unwrap_or_default();

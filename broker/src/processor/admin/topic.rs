@@ -1,7 +1,6 @@
 //! Topics for admin tools: make, change, list, delete (17, 18, 21, 215, 305, 351, 5002), and their offsets (202).
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use base::{QueueId, QueueOffset};
 use remoting::body::MessageQueue;
@@ -101,7 +100,7 @@ pub(crate) async fn system_topics(core: Rc<Core>, _request: Request) -> Outcome 
 /// 202, on any core: the offsets of all queues, from their owners.
 pub(crate) async fn topic_stats(core: Rc<Core>, request: Request) -> Outcome {
     let topic = named_topic(&core, &request)?;
-    let asked = topic.clone();
+    let asked = Topic::clone(&topic);
     let gathered = core
         .on_each(move |core| {
             let topic = asked.clone();
@@ -163,7 +162,7 @@ async fn change(core: &Rc<Core>, change: Change) -> Outcome {
     Ok(Answer::success())
 }
 
-fn named_topic(core: &Rc<Core>, request: &Request) -> Result<Arc<Topic>, Refusal> {
+fn named_topic(core: &Rc<Core>, request: &Request) -> Result<Rc<Topic>, Refusal> {
     let header = TopicRequest::decode(&request.command.fields)?;
     core.topics.get(&header.topic).ok_or_else(|| {
         let remark = format!("topic {} does not exist on broker {}", header.topic, core.config().identity.broker);

@@ -13,7 +13,7 @@ use remoting::properties::{
 use remoting::record::{RecordDraft, sys_flag};
 
 use super::properties::Known;
-use super::{Stored, Tickets, append, draft, reached, record_bytes};
+use super::{Stored, append, draft, reached, record_bytes};
 use crate::call::{Refusal, Request};
 use crate::core::Core;
 use crate::topic::Topic;
@@ -23,9 +23,9 @@ const CHECKS_BYTES_MAX: usize = 64;
 
 /// Whether the message is the first half of a transaction. One that a consumer sends for another try after its commit
 /// still carries the mark, and is none.
-pub(super) fn is_half(header: &SendMessage, known: &Known<'_>) -> bool {
-    let marked = header.sys_flag & sys_flag::TRANSACTION_MASK == sys_flag::TRANSACTION_PREPARED;
-    let is_retry = header.reconsume_times > 0 && known.delay_level.is_some();
+pub(super) fn is_half(flags: i32, reconsume_times: i32, known: &Known<'_>) -> bool {
+    let marked = flags & sys_flag::TRANSACTION_MASK == sys_flag::TRANSACTION_PREPARED;
+    let is_retry = reconsume_times > 0 && known.wish.level.is_some();
     (marked || known.is_transaction) && !is_retry
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn store_half(
     }
     reached(log, &ticket, known.waits_for_flush).await?;
     let unique_key = properties::get(&properties, UNIQUE_KEY).map(str::to_owned);
-    Ok(Stored { queue, tickets: Tickets::One(ticket), unique_key })
+    Ok(Stored::of(core, queue, &[ticket], unique_key))
 }
 
 /// The message's properties, and what its end needs to know.
@@ -121,8 +121,7 @@ mod tests {
             (0, 1, "TRAN_MSG\u{1}true\u{2}", true),
             (0, 1, "TRAN_MSG\u{1}true\u{2}DELAY\u{1}3\u{2}", false),
         ] {
-            let header = header(flags, times, properties);
-            assert_eq!(is_half(&header, &Known::of(&header.properties)), expected, "{flags} {times} {properties}");
+            assert_eq!(is_half(flags, times, &Known::of(properties)), expected, "{flags} {times} {properties}");
         }
     }
 

@@ -1,69 +1,87 @@
 //! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
 
 mod half;
+mod plain;
 mod properties;
+mod put;
 pub(crate) mod reply;
+mod retry;
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use base::{PhysicalOffset, QueueId};
+use base::{QueueId, QueueOffset};
 use remoting::code::ResponseCode;
 use remoting::fields::Fields;
 use remoting::header::send::SendMessage;
 use remoting::message_id::OffsetId;
 use remoting::name;
-use remoting::properties::DELAY_LEVEL;
+use remoting::recall_handle::RecallHandle;
 use remoting::record::{BatchItems, RecordDraft};
 use remoting::text::Text;
 use runtime::clock;
-use storage::{AppendError, FlushPolicy, Log, Mark, Ticket};
+use storage::{AppendError, FlushPolicy, Log, Mark, StorageError, Ticket};
 
 pub(crate) use properties::Additions;
 use properties::Known;
+pub(crate) use put::put;
+pub(crate) use retry::DLQ_QUEUE;
 
-use crate::call::{Answer, Outcome, Refusal, Request};
+use crate::call::{Answer, Call, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::delay::{Due, Wish};
+use crate::dispatch::start;
 use crate::topic::{self, Topic};
 
 /// How long a send waits for room in a log that is behind with its writes before it is refused as busy.
 const ROOM_TIME_MAX: Duration = Duration::from_millis(2_000);
+const REGION: &str = "MSG_REGION";
+const TRACE_ON: &str = "TRACE_ON";
 
 /// One message, or a batch of one queue.
-pub(crate) async fn send(core: Rc<Core>, request: Request) -> Outcome {
+pub(crate) fn send(core: &Rc<Core>, call: Call) {
+    if let Some(call) = plain::send(core, call) {
+        start(core, call, send_in_task);
+    }
+}
+
+/// Any send, also one that has to wait for something or is refused.
+async fn send_in_task(core: Rc<Core>, request: Request) -> Outcome {
     let mut fields = Fields::new();
     Ok(match store(&core, &request).await {
         Ok(stored) => {
-            stored.push_fields(&core, &mut fields);
+            stored.push_fields(&mut fields);
             answer(&core, ResponseCode::SUCCESS, None, fields)
         }
-        Err(refusal) => {
-            core.stats.send_refused();
-            answer(&core, refusal.code, Some(refusal.remark), refusal.fields)
-        }
+        Err(refusal) => refused_answer(&core, refusal),
     })
+}
+
+fn refused_answer(core: &Core, refusal: Refusal) -> Answer {
+    core.stats.send_refused();
+    answer(core, refusal.code, Some(refusal.remark), refusal.fields)
 }
 
 /// An answer with what every sender is told, whether its message was stored or not.
 fn answer(core: &Core, code: ResponseCode, remark: Option<Text>, mut fields: Fields) -> Answer {
     let config = core.config();
-    fields.push("MSG_REGION", &*config.identity.region);
-    fields.push("TRACE_ON", config.topics.trace_on);
+    fields.push(REGION, &*config.identity.region);
+    fields.push(TRACE_ON, config.topics.trace_on);
     Answer { remark, ..Answer::of(code).with_fields(fields) }
 }
 
 /// What the sender is told of stored messages.
 struct Stored {
     queue: QueueId,
-    tickets: Tickets,
+    /// Of the first.
+    queue_offset: QueueOffset,
+    /// Joined by commas.
+    message_ids: String,
     unique_key: Option<String>,
-}
-
-enum Tickets {
-    One(Ticket),
-    Batch(Vec<Ticket>),
+    /// Of a timed message that waits.
+    recall_handle: Option<String>,
 }
 
 async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
@@ -73,6 +91,8 @@ async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
     let started = clock::instant();
     let stored = if is_batch {
         store_batch(core, &header, &topic, queue, request).await?
+    } else if let Some(buried) = retry::bury_exhausted(core, &header, request).await? {
+        buried
     } else {
         store_one(core, &header, &topic, queue, request).await?
     };
@@ -81,13 +101,13 @@ async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
 }
 
 /// All that can be refused before the message itself is looked at. Makes the topic if it may be made.
-async fn admit(core: &Rc<Core>, header: &SendMessage, request: &Request) -> Result<(Arc<Topic>, QueueId), Refusal> {
+async fn admit(core: &Rc<Core>, header: &SendMessage, request: &Request) -> Result<(Rc<Topic>, QueueId), Refusal> {
     accepts_sends(core)?;
     let topic = match core.topics.get(&header.topic) {
         Some(topic) => topic,
         None => create_topic(core, header).await?,
     };
-    let queue = writable_queue(&topic, header)?;
+    let queue = writable_queue(&topic, header.queue_id)?;
     check_body(core, &request.command.body)?;
     Ok((topic, queue))
 }
@@ -106,7 +126,7 @@ fn accepts_sends(core: &Core) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Arc<Topic>, Refusal> {
+async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Rc<Topic>, Refusal> {
     name::check_topic(&header.topic)
         .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
     refuse_unsendable(&header.topic)?;
@@ -123,15 +143,15 @@ fn refuse_unsendable(topic: &str) -> Result<(), Refusal> {
 }
 
 /// The queue that the message goes to. Its write permission is the route's matter, as with any broker of this kind.
-fn writable_queue(topic: &Topic, header: &SendMessage) -> Result<QueueId, Refusal> {
+fn writable_queue(topic: &Topic, queue_id: i32) -> Result<QueueId, Refusal> {
     if topic.is_system {
-        refuse_unsendable(&header.topic)?;
+        refuse_unsendable(topic.name())?;
     }
     let queues = topic.write_queues().max(topic.read_queues());
-    match u32::try_from(header.queue_id) {
+    match u32::try_from(queue_id) {
         Ok(queue) if queue < queues => Ok(QueueId(queue)),
         _ => {
-            let remark = format!("queue {} of topic {} does not exist: it has {queues}", header.queue_id, header.topic);
+            let remark = format!("queue {queue_id} of topic {} does not exist: it has {queues}", topic.name());
             Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark))
         }
     }
@@ -160,20 +180,17 @@ async fn store_one(
     request: &Request,
 ) -> Result<Stored, Refusal> {
     let known = Known::of(&header.properties);
-    refuse_later_features(&known)?;
-    if half::is_half(header, &known) {
+    if half::is_half(header.sys_flag, header.reconsume_times, &known) {
         return half::store_half(core, header, topic, queue, request).await;
     }
+    let due = due(core, &known)?;
     let mut made = None;
     let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
     let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
-    let log = core.log_of_topic_queue(topic, queue);
-    let target = log.queue(&header.topic, queue);
-    let ticket = append(log, || log.append(&target, &draft, clock::now_ms())).await?;
-    core.stats.sent(topic, queue, 1, record_bytes(&ticket));
-    reached(log, &ticket, known.waits_for_flush).await?;
+    let ticket = put(core, topic, &draft, due, known.waits_for_flush).await?;
     let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));
-    Ok(Stored { queue, tickets: Tickets::One(ticket), unique_key })
+    let recall_handle = recall_handle(core, &header.topic, due, unique_key.as_deref());
+    Ok(Stored { recall_handle, ..Stored::of(core, queue, &[ticket], unique_key) })
 }
 
 async fn store_batch(
@@ -200,8 +217,10 @@ async fn store_batch(
             return Err(illegal("a message of the batch has an empty body: send at least one byte".to_owned()));
         }
         let known = Known::of(item.properties);
-        refuse_later_features(&known)?;
-        if half::is_half(header, &known) {
+        if due(core, &known)? != Due::Now {
+            return Err(illegal("a message of the batch is to be delivered later: send it alone".to_owned()));
+        }
+        if half::is_half(header.sys_flag, header.reconsume_times, &known) {
             return Err(illegal("transactional messages can't be sent in a batch: send each alone".to_owned()));
         }
         waits_for_flush |= known.waits_for_flush;
@@ -222,23 +241,20 @@ async fn store_batch(
     core.stats.sent(topic, queue, tickets.len() as u64, bytes);
     let last = tickets.last().expect("a batch is not empty");
     reached(log, last, waits_for_flush).await?;
-    Ok(Stored { queue, tickets: Tickets::Batch(tickets), unique_key: None })
+    Ok(Stored::of(core, queue, &tickets, None))
 }
 
-/// What a later version will do is refused, not done wrongly: the sender keeps the message.
-fn refuse_later_features(known: &Known<'_>) -> Result<(), Refusal> {
-    let delayed = known.delay_level.is_some_and(|level| level.parse::<i64>() != Ok(0));
-    if delayed || known.timer.is_some() {
-        let what = known.delay_level.map_or("a delivery time".to_owned(), |level| format!("{DELAY_LEVEL}={level}"));
-        let remark = format!("this broker does not serve delayed messages yet: {what} was refused, nothing was stored");
-        return Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
+/// When the message is to be delivered. Most messages have no wish, and then no clock is asked.
+fn due(core: &Core, known: &Known<'_>) -> Result<Due, Refusal> {
+    if known.wish == Wish::default() {
+        return Ok(Due::Now);
     }
-    Ok(())
+    known.wish.due(&core.config().delays, core.delays.now())
 }
 
-fn draft<'a>(
+fn draft<'a, T: Deref<Target = str>>(
     core: &Core,
-    header: &'a SendMessage,
+    header: &'a SendMessage<T>,
     queue: QueueId,
     peer: SocketAddr,
     body: &'a [u8],
@@ -286,39 +302,55 @@ fn refused(error: &AppendError) -> Refusal {
 
 /// Waits for what the sender was promised. Nothing changes from here on.
 pub(crate) async fn reached(log: &Log, ticket: &Ticket, waits_for_flush: bool) -> Result<(), Refusal> {
-    let mark = match log.flush_policy() {
+    let mark = mark_of(log.flush_policy(), waits_for_flush);
+    ticket.reached(mark).await.map_err(|error| unsafe_end(&error))
+}
+
+/// The mark that a sender was promised.
+fn mark_of(policy: FlushPolicy, waits_for_flush: bool) -> Mark {
+    match policy {
         FlushPolicy::Sync if waits_for_flush => Mark::Durable,
         _ => Mark::Written,
-    };
-    ticket.reached(mark).await.map_err(|error| Refusal::new(ResponseCode::SERVICE_NOT_AVAILABLE, error.to_string()))
+    }
+}
+
+/// The log failed under a message that it had accepted.
+fn unsafe_end(error: &StorageError) -> Refusal {
+    Refusal::new(ResponseCode::SERVICE_NOT_AVAILABLE, error.to_string())
 }
 
 impl Stored {
-    fn push_fields(&self, core: &Core, fields: &mut Fields) {
-        let host = core.advertised();
-        let first = match &self.tickets {
-            Tickets::One(ticket) => {
-                fields.push("msgId", offset_id(host, ticket.physical_offset));
-                ticket
+    fn of(core: &Core, queue: QueueId, tickets: &[Ticket], unique_key: Option<String>) -> Stored {
+        let mut message_ids = String::new();
+        for ticket in tickets {
+            if !message_ids.is_empty() {
+                message_ids.push(',');
             }
-            Tickets::Batch(tickets) => {
-                let ids: Vec<String> = tickets.iter().map(|ticket| offset_id(host, ticket.physical_offset)).collect();
-                fields.push("msgId", ids.join(","));
-                &tickets[0]
-            }
-        };
+            let id = OffsetId { host: core.advertised(), physical_offset: ticket.physical_offset };
+            id.write_to(&mut message_ids);
+        }
+        Stored { queue, queue_offset: tickets[0].queue_offset, message_ids, unique_key, recall_handle: None }
+    }
+
+    fn push_fields(self, fields: &mut Fields) {
+        fields.push("msgId", self.message_ids);
         fields.push("queueId", self.queue.0 as i32);
-        fields.push("queueOffset", first.queue_offset.0 as i64);
-        if let Some(unique_key) = &self.unique_key {
-            fields.push("transactionId", unique_key.as_str());
+        fields.push("queueOffset", self.queue_offset.0 as i64);
+        if let Some(unique_key) = self.unique_key {
+            fields.push("transactionId", unique_key);
+        }
+        if let Some(recall_handle) = self.recall_handle {
+            fields.push("recallHandle", recall_handle);
         }
     }
 }
 
-fn record_bytes(ticket: &Ticket) -> u64 {
-    ticket.end.since(ticket.physical_offset.offset())
+fn recall_handle(core: &Core, topic: &Text, due: Due, unique_key: Option<&str>) -> Option<String> {
+    let (Due::Timer(due), Some(unique_key)) = (due, unique_key) else { return None };
+    let (broker, unique_key) = (Text::from(&core.config().identity.broker), Text::from(unique_key));
+    Some(RecallHandle { topic: topic.clone(), broker, due, unique_key }.encode())
 }
 
-fn offset_id(host: SocketAddr, physical_offset: PhysicalOffset) -> String {
-    OffsetId { host, physical_offset }.encode()
+fn record_bytes(ticket: &Ticket) -> u64 {
+    ticket.end.since(ticket.physical_offset.offset())
 }

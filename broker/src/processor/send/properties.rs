@@ -2,18 +2,18 @@
 
 use remoting::code::ResponseCode;
 use remoting::properties::{
-    CLUSTER, DELAY_LEVEL, MSG_REGION, NAME_END, POP_CHECKPOINT, PROPERTIES_BYTES_MAX, TIMER_DELAY_MS,
+    self, CLUSTER, DELAY_LEVEL, MSG_REGION, NAME_END, POP_CHECKPOINT, PROPERTIES_BYTES_MAX, TIMER_DELAY_MS,
     TIMER_DELAY_SECONDS, TIMER_DELIVER_MS, TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY, VALUE_END, WAIT_STORE,
 };
 
 use crate::call::Refusal;
+use crate::delay::Wish;
 
 /// What the broker wants to know of a message's properties, found in one walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known<'a> {
     pub(crate) unique_key: Option<&'a str>,
-    pub(crate) delay_level: Option<&'a str>,
-    pub(crate) timer: Option<&'a str>,
+    pub(crate) wish: Wish<'a>,
     pub(crate) is_transaction: bool,
     /// False when the sender does not want to wait for the flush.
     pub(crate) waits_for_flush: bool,
@@ -29,8 +29,8 @@ impl<'a> Known<'a> {
             known.is_unclean = !properties.is_empty();
             return known;
         }
-        for entry in text.split(VALUE_END) {
-            match entry.split_once(NAME_END) {
+        for entry in properties::entries(text) {
+            match properties::name_and_value(entry) {
                 Some((name, value)) if !name.is_empty() && !value.is_empty() && !value.contains(NAME_END) => {
                     known.take(name, value);
                 }
@@ -44,8 +44,10 @@ impl<'a> Known<'a> {
         match name {
             UNIQUE_KEY => self.unique_key = Some(value),
             WAIT_STORE => self.waits_for_flush = !value.eq_ignore_ascii_case("false"),
-            DELAY_LEVEL => self.delay_level = Some(value),
-            TIMER_DELAY_SECONDS | TIMER_DELAY_MS | TIMER_DELIVER_MS => self.timer = Some(value),
+            DELAY_LEVEL => self.wish.level = Some(value),
+            TIMER_DELAY_SECONDS => self.wish.delay_seconds = Some(value),
+            TIMER_DELAY_MS => self.wish.delay_ms = Some(value),
+            TIMER_DELIVER_MS => self.wish.deliver_ms = Some(value),
             TRANSACTION_PREPARED => self.is_transaction = value == "true",
             POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER => self.is_unclean = true,
             _ => {}
@@ -77,7 +79,7 @@ impl Additions {
     ) -> Result<String, Refusal> {
         let mut stored = String::with_capacity(properties.len() + self.text.len() + 64);
         if known.is_unclean {
-            for (name, value) in remoting::properties::parse(properties) {
+            for (name, value) in properties::parse(properties) {
                 if !matches!(name, POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER) {
                     push(&mut stored, name, value);
                 }
@@ -153,7 +155,7 @@ mod tests {
     fn what_the_broker_acts_on_is_found() {
         let known = Known::of("WAIT\u{1}false\u{2}DELAY\u{1}3\u{2}TRAN_MSG\u{1}true\u{2}UNIQ_KEY\u{1}U\u{2}");
         assert!(!known.waits_for_flush && known.is_transaction);
-        assert_eq!((known.delay_level, known.unique_key), (Some("3"), Some("U")));
+        assert_eq!((known.wish.level, known.unique_key), (Some("3"), Some("U")));
         assert!(Known::of("").waits_for_flush);
     }
 }

@@ -48,7 +48,7 @@ pub(crate) async fn send_reply(core: Rc<Core>, request: Request) -> Outcome {
         None
     };
     match stored {
-        Some(stored) => stored.push_fields(&core, &mut fields),
+        Some(stored) => stored.push_fields(&mut fields),
         None => {
             fields.push("msgId", "0");
             fields.push("queueId", queue.0 as i32);

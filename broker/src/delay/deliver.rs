@@ -1,0 +1,189 @@
+//! Delivering held messages of one log when they are due: each once, in the order of their times.
+//!
+//! Messages that are due together go in groups. A group is read, and then appended in one step, its note in front. So the
+//! log alone says what was delivered, however it ends.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{LogOffset, Millis};
+use remoting::name::TIMER_TOPIC;
+use remoting::record::{RecordDraft, RecordView, record_bytes};
+use runtime::clock;
+use storage::{AppendError, QueueRef, StorageError};
+
+use super::held::Restored;
+use super::note::{Note, NoteItem};
+use super::schedule::Schedule;
+use super::slot::{DueKey, NOTES_QUEUE};
+use crate::core::Core;
+use crate::topic::Topic;
+
+/// Messages of one group.
+const GROUP_MESSAGES_MAX: usize = 128;
+/// Bytes of the records of one group; a larger record goes alone. With its note a group fits into the smallest segment.
+const GROUP_BYTES_MAX: usize = 256 << 10;
+/// What could not be read or appended is tried again after this time.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a delivery did not happen. Nothing has changed then.
+enum Trouble {
+    Read(StorageError),
+    Append(AppendError),
+}
+
+/// A held message as it was read; without bytes it could not be.
+struct Source {
+    key: DueKey,
+    record: Option<Vec<u8>>,
+}
+
+/// A message on its way out.
+struct Delivery<'a> {
+    record: RecordView<'a>,
+    restored: Restored<'a>,
+    topic: Rc<Topic>,
+}
+
+impl Schedule {
+    /// Delivers for as long as the log takes records.
+    pub(super) async fn run(self: Rc<Self>, core: Rc<Core>) {
+        let mut told = false;
+        loop {
+            match self.deliver_due(&core).await {
+                Ok(()) => {
+                    told = false;
+                    self.sleep().await;
+                }
+                Err(Trouble::Append(AppendError::Stopped | AppendError::Failed(_))) => return,
+                Err(_) if self.log.failure().is_some() => return,
+                Err(Trouble::Append(AppendError::Busy { .. })) => self.log.room().await,
+                Err(trouble) => {
+                    if !std::mem::replace(&mut told, true) {
+                        self.tell(&trouble);
+                    }
+                    clock::sleep(TRY_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    fn tell(&self, trouble: &Trouble) {
+        let cause = match trouble {
+            Trouble::Read(error) => error.to_string(),
+            Trouble::Append(error) => error.to_string(),
+        };
+        crate::log::warn(format_args!(
+            "log {}: delayed messages that are due wait: {cause}; tried again each second",
+            self.log.id()
+        ));
+    }
+
+    async fn deliver_due(&self, core: &Rc<Core>) -> Result<(), Trouble> {
+        loop {
+            self.look_ahead().await.map_err(Trouble::Read)?;
+            let due = self.window.borrow().due(self.clock.now(), GROUP_MESSAGES_MAX);
+            if due.is_empty() {
+                return Ok(());
+            }
+            let group = self.read(&due).await.map_err(Trouble::Read)?;
+            self.append(core, &group).map_err(Trouble::Append)?;
+            runtime::yield_now().await;
+        }
+    }
+
+    /// Reads the first of the messages that are due, as many as make a group.
+    async fn read(&self, due: &[(DueKey, LogOffset)]) -> Result<Vec<Source>, StorageError> {
+        let mut group = Vec::with_capacity(due.len());
+        let mut group_bytes = 0;
+        for (key, at) in due {
+            if *at >= self.log.visible_end() {
+                self.until_visible().await?;
+            }
+            let record = self.log.record_at(*at).await?;
+            group_bytes += record.as_ref().map_or(0, Vec::len);
+            if !group.is_empty() && group_bytes > GROUP_BYTES_MAX {
+                break;
+            }
+            group.push(Source { key: *key, record });
+        }
+        Ok(group)
+    }
+
+    /// Delivers a group in one step: accepted, and from then on nothing of it waits.
+    fn append(&self, core: &Rc<Core>, group: &[Source]) -> Result<(), AppendError> {
+        let waiting: Vec<&Source> = group.iter().filter(|source| self.window.borrow().contains(source.key)).collect();
+        let (Some(first), Some(last)) = (waiting.first(), waiting.last()) else { return Ok(()) };
+        let now = self.clock.now();
+        let deliveries: Vec<Option<Delivery<'_>>> =
+            waiting.iter().map(|source| self.delivery(core, source, now)).collect();
+        let drafts: Vec<Option<RecordDraft<'_>>> =
+            deliveries.iter().map(|delivery| delivery.as_ref().map(Delivery::draft)).collect();
+        let bytes = |draft: &Option<RecordDraft<'_>>| draft.as_ref().map_or(0, |draft| record_bytes(draft) as u32);
+        let items = waiting.iter().zip(&drafts);
+        let items = items.map(|(source, draft)| NoteItem { key: source.key, record_bytes: bytes(draft) }).collect();
+        let note = Note { from: first.key, items }.encode();
+        let mut records = vec![self.note_record(&note, core.advertised())];
+        for draft in drafts.into_iter().flatten() {
+            records.push((self.log.queue(draft.topic, draft.queue_id), draft));
+        }
+        let together: Vec<_> = records.iter().map(|(queue, draft)| (queue, draft)).collect();
+        self.log.append_together(&together, clock::now_ms())?;
+        let mut window = self.window.borrow_mut();
+        waiting.iter().for_each(|source| window.remove(source.key));
+        assert!(window.first_due() >= Some(last.key.due) || window.first_due().is_none(), "passed {:?}", last.key);
+        for (delivery, (_, draft)) in deliveries.iter().flatten().zip(&records[1..]) {
+            core.stats.sent(&delivery.topic, delivery.restored.queue, 1, record_bytes(draft) as u64);
+        }
+        Ok(())
+    }
+
+    fn delivery<'a>(&self, core: &Rc<Core>, source: &'a Source, now: Millis) -> Option<Delivery<'a>> {
+        let bytes = source.record.as_deref();
+        let record = bytes.and_then(|bytes| RecordView::decode(bytes).ok());
+        let restored = record.as_ref().and_then(|record| Restored::of(record, now));
+        let (Some(record), Some(restored)) = (record, restored) else {
+            crate::log::warn(format_args!(
+                "log {}: the delayed message {} that was due at {} ms can't be read any more and is lost",
+                self.log.id(),
+                source.key.queue_offset,
+                source.key.due
+            ));
+            return None;
+        };
+        // With its topic a message is gone.
+        let topic = core.topics.get(restored.topic)?;
+        let log = core.placement.log_of(topic.hash, restored.queue);
+        assert!(log == self.log.id(), "a message for log {log} is held in log {}", self.log.id());
+        Some(Delivery { record, restored, topic })
+    }
+
+    /// A note as a record of the timer topic.
+    pub(super) fn note_record<'a>(&self, note: &'a [u8], host: SocketAddr) -> (QueueRef, RecordDraft<'a>) {
+        (self.log.queue(TIMER_TOPIC, NOTES_QUEUE), Schedule::own_draft(note, host))
+    }
+
+    /// A record of the broker's own, as a note.
+    pub(super) fn own_draft(body: &[u8], host: SocketAddr) -> RecordDraft<'_> {
+        RecordDraft {
+            topic: TIMER_TOPIC,
+            queue_id: NOTES_QUEUE,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp_ms: clock::now_ms().0 as i64,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_transaction_offset: 0,
+            body,
+            properties: "",
+        }
+    }
+}
+
+impl Delivery<'_> {
+    fn draft(&self) -> RecordDraft<'_> {
+        self.restored.draft(&self.record, self.topic.name())
+    }
+}

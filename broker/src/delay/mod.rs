@@ -1,0 +1,115 @@
+//! Messages that are delivered later than they are sent: by delay level, at a time, or as a retry.
+//!
+//! Each log holds the messages of its own queues ([`schedule::Schedule`]); nothing of it crosses cores. A held message is a
+//! record of the timer topic. When it is due, it is appended once more under its own address ([`deliver`]). The log is the
+//! only evidence of what waits and of what was delivered; there is no other file. See `docs/design/004-delayed.md`.
+
+mod clock;
+mod deliver;
+mod held;
+mod note;
+mod recall;
+mod schedule;
+mod slot;
+mod window;
+mod wish;
+
+use std::cell::OnceCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use base::{LogId, Millis};
+use remoting::recall_handle::RecallHandle;
+use remoting::record::RecordDraft;
+use storage::{AppendError, StorageError, Ticket};
+
+pub(crate) use held::Held;
+pub(crate) use wish::{Due, Wish};
+
+use crate::core::Core;
+use crate::start::BrokerError;
+use clock::DelayClock;
+use note::Note;
+use schedule::Schedule;
+use slot::DueKey;
+
+/// The held messages of a core's logs.
+#[derive(Default)]
+pub(crate) struct Delays {
+    started: OnceCell<Started>,
+}
+
+struct Started {
+    clock: Rc<DelayClock>,
+    schedules: Vec<Rc<Schedule>>,
+}
+
+impl Delays {
+    /// The time that delays count from.
+    pub(crate) fn now(&self) -> Millis {
+        self.started().clock.now()
+    }
+
+    /// Holds a message whose queue belongs to a log of this core. `None` when its time has come meanwhile.
+    pub(crate) fn hold(
+        &self,
+        log: LogId,
+        message: &RecordDraft<'_>,
+        held: &Held,
+    ) -> Result<Option<Ticket>, AppendError> {
+        self.of(log).hold(message, held)
+    }
+
+    /// The messages in a log of this core that a handle names, while they wait.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub(crate) async fn find(&self, log: LogId, handle: &RecallHandle) -> Result<Vec<DueKey>, StorageError> {
+        self.of(log).find(handle).await
+    }
+
+    /// Takes a message back. `None` when its time has come.
+    pub(crate) fn recall(&self, log: LogId, key: DueKey, host: SocketAddr) -> Result<Option<Ticket>, AppendError> {
+        self.of(log).recall(key, host)
+    }
+
+    fn of(&self, log: LogId) -> &Rc<Schedule> {
+        let schedules = &self.started().schedules;
+        let of_log = schedules.iter().find(|schedule| schedule.log.id() == log);
+        of_log.unwrap_or_else(|| panic!("log {log} is not opened by this core"))
+    }
+
+    fn started(&self) -> &Started {
+        self.started.get().expect("delays are started before the first request")
+    }
+}
+
+/// Learns from this core's logs what waits, and begins to deliver. The topics are known, and nothing was appended yet.
+///
+/// # Errors
+/// When a log cannot be read, or takes no record that it needs.
+pub(crate) async fn start(core: &Rc<Core>) -> Result<(), BrokerError> {
+    let mut found = Vec::new();
+    for log in core.own_logs() {
+        found.push((log.clone(), schedule::progress(log).await?));
+    }
+    let latest = found.iter().map(|(_, progress)| progress.from.due).max().unwrap_or_default();
+    let clock = Rc::new(DelayClock::new(latest));
+    let mut schedules = Vec::new();
+    for (log, progress) in found {
+        let schedule = Schedule::new(log, clock.clone(), progress);
+        if progress.is_torn {
+            // Where deliveries were cut off other records will lie: the last note must not count them any more.
+            let note = Note { from: progress.from, items: Vec::new() }.encode();
+            let (queue, draft) = schedule.note_record(&note, core.advertised());
+            let appended = schedule.log.append(&queue, &draft, runtime::clock::now_ms());
+            appended.map_err(|source| BrokerError::FirstRecord { log: schedule.log.id(), source })?;
+        }
+        schedules.push(schedule);
+    }
+    for schedule in &schedules {
+        runtime::spawn(schedule.clone().run(core.clone()));
+    }
+    assert!(core.delays.started.set(Started { clock, schedules }).is_ok(), "delays are started once");
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The usual send: one message for now, to a topic that is there, into a log that has room. It is appended here and now,
+//! and the log calls back when it is safe. A task for each message, with what it must keep, would cost a third of all.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use base::QueueId;
+use remoting::code::{RequestCode, ResponseCode};
+use remoting::header::send::SendMessage;
+use remoting::message_id::OffsetId;
+use remoting::reply::ReplyWriter;
+use runtime::clock;
+use storage::{StorageError, Ticket};
+
+use super::properties::Known;
+use super::{accepts_sends, check_body, draft, half, mark_of, record_bytes, unsafe_end, writable_queue};
+use crate::call::{Call, Request, Responder};
+use crate::core::Core;
+use crate::delay::Wish;
+
+/// Does a send, or gives it back untouched when it is another one, or one to be refused.
+pub(super) fn send(core: &Rc<Core>, call: Call) -> Option<Call> {
+    match store(core, &call.request) {
+        Some(stored) => {
+            stored.answer_when_safe(core, call.responder);
+            None
+        }
+        None => Some(call),
+    }
+}
+
+/// A message that is appended and not safe yet.
+struct Stored {
+    queue: QueueId,
+    ticket: Ticket,
+    unique_key: String,
+    waits_for_flush: bool,
+    started: Instant,
+}
+
+fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
+    let started = clock::instant();
+    let header = SendMessage::<&str>::decode_as(&request.command.fields).ok()?;
+    if header.batch || request.command.code == RequestCode::SEND_BATCH_MESSAGE.0 {
+        return None;
+    }
+    accepts_sends(core).ok()?;
+    let topic = core.topics.get(header.topic)?;
+    let queue = writable_queue(&topic, header.queue_id).ok()?;
+    check_body(core, &request.command.body).ok()?;
+    let known = Known::of(header.properties);
+    let is_plain = !topic.is_retry
+        && known.wish == Wish::default()
+        && !half::is_half(header.sys_flag, header.reconsume_times, &known);
+    if !is_plain {
+        return None;
+    }
+    let mut made = None;
+    let make = || made.insert(core.unique_key()).clone();
+    let properties = core.additions().stored(header.properties, &known, make).ok()?;
+    let draft = draft(core, &header, queue, request.peer, &request.command.body, &properties);
+    let log = core.log_of_topic_queue(&topic, queue);
+    let ticket = log.append(&log.queue(header.topic, queue), &draft, clock::now_ms()).ok()?;
+    core.stats.sent(&topic, queue, 1, record_bytes(&ticket));
+    let unique_key =
+        made.or_else(|| known.unique_key.map(str::to_owned)).expect("a message without an id was given one");
+    Some(Stored { queue, ticket, unique_key, waits_for_flush: known.waits_for_flush, started })
+}
+
+impl Stored {
+    /// Answers when the sender has what it was promised. Nothing about the message changes from here on.
+    fn answer_when_safe(self, core: &Rc<Core>, responder: Responder) {
+        let reply = self.reply(core, responder.opaque());
+        let mark = mark_of(self.ticket.flush_policy(), self.waits_for_flush);
+        let (core, started) = (core.clone(), self.started);
+        let answer = move |outcome: Result<(), StorageError>| match outcome {
+            Ok(()) => {
+                core.stats.send_took(started.elapsed());
+                responder.answer_frame(&core, reply);
+            }
+            Err(error) => responder.answer(&core, Ok(super::refused_answer(&core, unsafe_end(&error)))),
+        };
+        self.ticket.when_reached(mark, Box::new(answer));
+    }
+
+    fn reply(&self, core: &Core, opaque: i32) -> Vec<u8> {
+        let config = core.config();
+        let id = OffsetId { host: core.advertised(), physical_offset: self.ticket.physical_offset };
+        let mut reply = ReplyWriter::new(ResponseCode::SUCCESS);
+        reply.text("msgId", &id.encode());
+        reply.number("queueId", i64::from(self.queue.0));
+        reply.number("queueOffset", self.ticket.queue_offset.0 as i64);
+        reply.text("transactionId", &self.unique_key);
+        reply.text(super::REGION, &config.identity.region);
+        reply.text(super::TRACE_ON, if config.topics.trace_on { "true" } else { "false" });
+        reply.finish(opaque)
+    }
+}
