@@ -27,6 +27,7 @@ use crate::filter::Filters;
 use crate::group::{GroupConfigs, GroupViews, Groups, ReplyClients, Sessions};
 use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
+use crate::pop::Pops;
 use crate::processor::send::Additions;
 use crate::registration::Registration;
 use crate::stats::Stats;
@@ -94,6 +95,8 @@ pub(crate) struct Core {
     pub(crate) reply_clients: ReplyClients,
     /// Half messages of this core's logs.
     pub(crate) transactions: Transactions,
+    /// What was popped of this core's queues, and who waits for it.
+    pub(crate) pops: Pops,
     pub(crate) waits: Waits,
     /// Messages of this core's queues that wait for their time.
     pub(crate) delays: Delays,
@@ -152,6 +155,7 @@ impl Core {
             sessions: Sessions::default(),
             reply_clients: ReplyClients::default(),
             transactions: Transactions::default(),
+            pops: Pops::default(),
             waits: Waits::default(),
             delays: Delays::default(),
             filters: Filters::default(),

@@ -28,7 +28,7 @@ use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::registration::{Facts, Registration};
 use crate::topic::TopicOwner;
-use crate::{banner, delay, group, stats, transaction};
+use crate::{banner, delay, group, pop, stats, transaction};
 
 /// Clients of old look for a second port, so far below the first.
 const FAST_PORT_BELOW: u16 = 2;
@@ -180,6 +180,7 @@ async fn open_logs(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<Vec<RecoveryRepo
         let options = log_options(&boot.config, boot.placement.logs);
         let (log, report) = Log::open(boot.store.log_folders(id), id, options, ring.clone()).await?;
         transaction::open(core, &log).await?;
+        pop::open(core, &log).await?;
         watch_visible(core, &log);
         watch_failure(&log, boot);
         logs[usize::from(id.0)] = Some(log);
@@ -221,7 +222,9 @@ pub(crate) fn tail_cache_bytes(config: &Config, logs: u16) -> u64 {
 fn watch_visible(core: &Rc<Core>, log: &Rc<Log>) {
     let core = core.clone();
     log.on_visible(Box::new(move |record| {
-        core.waits.arrived(record.queue.topic(), record.queue.id(), record.entry.tags_code);
+        let (topic, queue, tags_code) = (record.queue.topic(), record.queue.id(), record.entry.tags_code);
+        core.waits.arrived(topic, queue, tags_code);
+        core.pops.waits.arrived(&core, topic, queue, tags_code);
     }));
 }
 
@@ -302,10 +305,13 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
     topics.start(core).await.map_err(|error| table(error.to_string()))?;
     group_configs.start(core).await;
     group::load_offsets(core).await.map_err(|error| table(error.to_string()))?;
+    pop::request_modes::load(core).await.map_err(|error| table(error.to_string()))?;
     let started = core.on_each(|core| async move {
         stats::start(&core);
         group::start_background(&core);
         transaction::start_background(&core);
+        pop::commit_recovered(&core).await;
+        pop::start_background(&core);
         delay::start(&core).await
     });
     for outcome in started.await {
@@ -348,6 +354,7 @@ async fn shut_down(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError>
     core.on_each(|core| async move {
         core.draining.set(true);
         core.waits.wake_all();
+        core.pops.waits.wake_all();
     })
     .await;
     let all_ended = core.on_each(|core| async move { drain(&core).await }).await;

@@ -9,6 +9,7 @@ pub mod consume;
 pub mod group;
 pub mod heartbeat;
 pub mod kv;
+pub mod pop;
 pub mod queue;
 pub mod register;
 pub mod route;

@@ -8,6 +8,7 @@ pub mod consume;
 pub mod consumer_offset;
 pub mod group;
 pub mod namesrv;
+pub mod pop;
 pub mod pull;
 pub mod queue_offset;
 pub mod recall;

@@ -12,6 +12,8 @@ pub const GROUP_BYTES_MAX: usize = 120;
 
 pub const RETRY_PREFIX: &str = "%RETRY%";
 pub const DLQ_PREFIX: &str = "%DLQ%";
+/// Between group and topic in the newer names of retry topics. No other name holds it.
+pub const NEW_RETRY_SEPARATOR: char = '+';
 /// What the names of topics start with that belong to the system, beside the fixed ones.
 pub const SYSTEM_TOPIC_PREFIX: &str = "rmq_sys_";
 /// What the names of groups start with that belong to the system, beside the fixed ones.
@@ -75,7 +77,14 @@ pub enum NameError {
 /// Telling what is wrong with the name and what is allowed.
 pub fn check_topic(topic: &str) -> Result<(), NameError> {
     let derived = is_retry_topic(topic) || is_dlq_topic(topic);
-    check("topic", topic, if derived { DERIVED_TOPIC_BYTES_MAX } else { TOPIC_BYTES_MAX })
+    let bytes_max = if derived { DERIVED_TOPIC_BYTES_MAX } else { TOPIC_BYTES_MAX };
+    match topic.split_once(NEW_RETRY_SEPARATOR) {
+        Some((group, of_group)) if is_retry_topic(topic) && topic.len() <= bytes_max => {
+            check("topic", group, bytes_max)?;
+            check("topic", of_group, bytes_max)
+        }
+        _ => check("topic", topic, bytes_max),
+    }
 }
 
 /// # Errors
@@ -137,6 +146,16 @@ pub fn pop_retry_topic(group: &str, topic: &str) -> String {
     format!("{RETRY_PREFIX}{group}_{topic}")
 }
 
+/// As [`pop_retry_topic`], by the newer rule: no group and topic share a name with others.
+pub fn pop_retry_topic_new(group: &str, topic: &str) -> String {
+    format!("{RETRY_PREFIX}{group}{NEW_RETRY_SEPARATOR}{topic}")
+}
+
+/// Where what is in the hands of popping consumers is noted.
+pub fn revive_topic(cluster: &str) -> String {
+    format!("{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}")
+}
+
 /// Where answers to requests of clients are sent.
 pub fn reply_topic(cluster: &str) -> String {
     format!("{cluster}_REPLY_TOPIC")
@@ -191,6 +210,10 @@ mod tests {
         assert!(is_system_group("CID_RMQ_SYS_TRANS") && !is_system_group("cg"));
         assert_eq!(group_of_retry_topic("%RETRY%g"), Some("g"));
         assert_eq!(pop_retry_topic("g", "T"), "%RETRY%g_T");
+        assert_eq!(pop_retry_topic_new("g", "T"), "%RETRY%g+T");
+        assert!(
+            check_topic("%RETRY%g+T").is_ok() && check_topic("g+T").is_err() && check_topic("%RETRY%g+T+U").is_err()
+        );
         assert_eq!((dlq_topic("g"), reply_topic("c")), ("%DLQ%g".to_owned(), "c_REPLY_TOPIC".to_owned()));
     }
 }

@@ -60,6 +60,8 @@ pub const TIMER_DELETE_UNIQUE_KEY: &str = "TIMER_DEL_UNIQKEY";
 pub const POP_CHECKPOINT: &str = "POP_CK";
 pub const POP_CHECKPOINT_OFFSET: &str = "POP_CK_OFFSET";
 pub const FIRST_POP_TIME: &str = "1ST_POP_TIME";
+/// The group of a message that comes again since nobody acknowledged it.
+pub const ORIGIN_GROUP: &str = "ORIGIN_GROUP";
 pub const INNER_NUM: &str = "INNER_NUM";
 pub const INNER_BASE: &str = "INNER_BASE";
 pub const INNER_MULTI_DISPATCH: &str = "INNER_MULTI_DISPATCH";

@@ -79,6 +79,14 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("enablePropertyFilter", Kind::Flag, "false", Live, "let consumers filter by properties, with SQL92 expressions"),
     Key::acting("defaultQueryMaxNum", Kind::Whole { min: 1, max: 65_536, unit: "" }, "32", Live, "messages in the answer to one query"),
 
+    // POP.
+    Key::acting("defaultMessageRequestMode", Kind::Choice(&["PULL", "POP"]), "PULL", Live, "how groups consume that have no mode of their own"),
+    Key::acting("defaultPopShareQueueNum", Kind::Whole { min: -1, max: 65_536, unit: "" }, "-1", Live, "others' queues that a client pops beside its own; 0 or less is all"),
+    Key::acting("serverLoadBalancerEnable", Kind::Flag, "true", Live, "assign queues to the consumers that ask for it"),
+    Key::acting("enableRetryTopicV2", Kind::Flag, "false", Live, "let popped messages come again by topics named GROUP+TOPIC"),
+    Key::acting("retrieveMessageFromPopRetryTopicV1", Kind::Flag, "true", Live, "with enableRetryTopicV2: read the older retry topics too"),
+    Key::acting("popFromRetryProbability", Kind::Whole { min: 0, max: 100, unit: "%" }, "20", Live, "pops that begin with what comes again"),
+
     // Messages.
     Key::acting("maxMessageSize", BODY, "", Live, "largest body of a message")
         .derived("4194304, or what a smaller segment holds", message_bytes_max).important(),

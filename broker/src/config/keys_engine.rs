@@ -12,6 +12,8 @@ const DIRECT: &str = "the log is written with direct I/O: no mapping, buffer poo
 const COMMIT: &str =
     "a write begins as soon as the one before it ends and answers all that wait; no pages or pauses to count";
 const ENDS: &str = "the end of a transaction is written at once, together with its message";
+const WAITING: &str = "a core parks up to 100000 waiting pops, whatever their queues";
+const IN_FLIGHT: &str = "what is in flight lies in memory and in a journal of each log, and is revived when it is due";
 const CLEANING: &str = "whole segments go by fileReservedTime, deleteWhen and diskMaxUsedSpaceRatio alone";
 const READING: &str =
     "memory and disk have one limit: maxTransferCountOnMessageInMemory and maxTransferBytesOnMessageInMemory";
@@ -76,6 +78,25 @@ pub(super) const KEYS: &[Key] = &[
     Key::idle("transactionOpMsgMaxSize", COUNT, "4096", ENDS, "bytes of one list of ends"),
     Key::idle("transactionOpBatchInterval", COUNT, "3000", ENDS, "time between lists of ends"),
     Key::idle("transactionMetricFlushInterval", COUNT, "10000", ENDS, "time between saves of the number of transactions"),
+
+    // POP.
+    Key::idle("popPollingSize", COUNT, "1024", WAITING, "waiting calls of a queue"),
+    Key::idle("popPollingMapSize", COUNT, "100000", WAITING, "queues with waiting calls"),
+    Key::idle("maxPopPollingSize", MS, "100000", WAITING, "waiting calls in all"),
+    Key::idle("reviveQueueNum", COUNT, "8", IN_FLIGHT, "queues of the revive topic"),
+    Key::idle("reviveInterval", MS, "1000", IN_FLIGHT, "time between revivals"),
+    Key::idle("reviveMaxSlow", COUNT, "3", IN_FLIGHT, "looks without progress before slowing down"),
+    Key::idle("reviveScanTime", MS, "10000", IN_FLIGHT, "length of one look"),
+    Key::idle("reviveAckWaitMs", MS, "180000", IN_FLIGHT, "how long to wait for acknowledgements"),
+    Key::idle("enablePopBufferMerge", Kind::Flag, "false", IN_FLIGHT, "keep checkpoints in memory first"),
+    Key::idle("popCkStayBufferTime", COUNT, "10000", IN_FLIGHT, "how long"),
+    Key::idle("popCkStayBufferTimeOut", COUNT, "3000", IN_FLIGHT, "how long before the end of invisibility to write them"),
+    Key::idle("popCkMaxBufferSize", COUNT, "200000", IN_FLIGHT, "checkpoints in memory"),
+    Key::idle("popCkOffsetMaxQueueSize", COUNT, "20000", IN_FLIGHT, "offsets in memory of a queue"),
+    Key::idle("enablePopBatchAck", Kind::Flag, "false", IN_FLIGHT, "store acknowledgements together"),
+    Key::idle("popReviveMaxReturnSizePerRead", COUNT, "16384", IN_FLIGHT, "bytes of one look"),
+    Key::idle("popReviveMaxAttemptTimes", COUNT, "16", IN_FLIGHT, "tries to revive a message"),
+    Key::idle("popConsumerKVServiceEnable", Kind::Flag, "false", IN_FLIGHT, "keep records in RocksDB"),
 
     // Sockets.
     Key::idle("serverWorkerThreads", COUNT, "8", SOCKETS, "threads that decode"),

@@ -2,10 +2,10 @@
 //! on is answered with a warning that names it.
 
 use super::key::Key;
-use super::kind::{ANY, BYTES, COUNT, Kind, MS, PORT, SECONDS};
+use super::kind::{BYTES, COUNT, Kind, MS, PORT, SECONDS};
 use super::settings::Settings;
 
-const POP: &str = "POP consumption";
+const POP: &str = "limits and clean-up of POP consumption";
 const REPLICATION: &str = "replication";
 const FILTERS: &str = "SQL filters";
 const ACCESS: &str = "authentication and authorization";
@@ -22,31 +22,8 @@ pub(super) const ROLE_FEATURE: &str = REPLICATION;
 pub(super) const KEYS: &[Key] = &[
 
     // POP.
-    Key::later("popPollingSize", COUNT, "1024", POP, "waiting calls of a queue"),
-    Key::later("popPollingMapSize", COUNT, "100000", POP, "queues with waiting calls"),
-    Key::later("maxPopPollingSize", MS, "100000", POP, "waiting calls in all"),
-    Key::later("reviveQueueNum", COUNT, "8", POP, "queues of the revive topic"),
-    Key::later("reviveInterval", MS, "1000", POP, "time between revivals"),
-    Key::later("reviveMaxSlow", COUNT, "3", POP, "looks without progress before slowing down"),
-    Key::later("reviveScanTime", MS, "10000", POP, "length of one look"),
-    Key::later("reviveAckWaitMs", MS, "180000", POP, "how long to wait for acknowledgements"),
-    Key::later("enablePopBufferMerge", Kind::Flag, "false", POP, "keep checkpoints in memory first"),
-    Key::later("popCkStayBufferTime", COUNT, "10000", POP, "how long"),
-    Key::later("popCkStayBufferTimeOut", COUNT, "3000", POP, "how long before the end of invisibility to write them"),
-    Key::later("popCkMaxBufferSize", COUNT, "200000", POP, "checkpoints in memory"),
-    Key::later("popCkOffsetMaxQueueSize", COUNT, "20000", POP, "offsets in memory of a queue"),
-    Key::later("enablePopBatchAck", Kind::Flag, "false", POP, "store acknowledgements together"),
-    Key::later("enableRetryTopicV2", Kind::Flag, "false", POP, "newer names of retry topics"),
-    Key::later("retrieveMessageFromPopRetryTopicV1", Kind::Flag, "true", POP, "read the older retry topics too"),
-    Key::later("popFromRetryProbability", COUNT, "20", POP, "calls in a hundred that begin with retries"),
     Key::later("enablePopMessageThreshold", Kind::Flag, "false", POP, "limit messages in flight"),
     Key::later("popInflightMessageThreshold", MS, "10000", POP, "to this number"),
-    Key::later("popReviveMaxReturnSizePerRead", COUNT, "16384", POP, "bytes of one look"),
-    Key::later("popReviveMaxAttemptTimes", COUNT, "16", POP, "tries to revive a message"),
-    Key::later_switch("popConsumerKVServiceEnable", Kind::Flag, "false", POP, "keep records in RocksDB"),
-    Key::later_switch("serverLoadBalancerEnable", Kind::Flag, "false", POP, "assign queues here"),
-    Key::later_switch("defaultMessageRequestMode", Kind::Choice(&["PULL", "POP"]), "PULL", POP, "how groups consume"),
-    Key::later("defaultPopShareQueueNum", ANY, "-1", POP, "queues that consumers share"),
     Key::later("clearRetryTopicWhenDeleteTopic", Kind::Flag, "true", POP, "delete retry topics with their topic"),
     Key::later("enableBroadcastOffsetStore", Kind::Flag, "true", POP, "keep offsets of broadcast consumers behind a proxy"),
     Key::later("broadcastOffsetExpireSecond", SECONDS, "120", POP, "how long"),

@@ -260,7 +260,10 @@ fn odd_values_are_warned_of_and_accepted() {
         assert_eq!(loaded.settings.without_effect(), Vec::<String>::new(), "{text} is told once");
     }
     for (text, listed) in [
-        ("reviveInterval=2000", "reviveInterval: accepted, no effect yet: later version (POP consumption)"),
+        (
+            "userCacheMaxNum=2000",
+            "userCacheMaxNum: accepted, no effect yet: later version (authentication and authorization)",
+        ),
         ("slaveReadEnable=false", "slaveReadEnable: accepted, no effect yet: later version (replication)"),
     ] {
         let loaded = load(Some(("b.conf", text)), &[], &[]).expect("accepted");

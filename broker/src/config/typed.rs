@@ -20,6 +20,7 @@ pub struct Config {
     pub messages: Messages,
     pub delays: Delays,
     pub transactions: Transactions,
+    pub pop: Pop,
     pub store: Store,
     pub machine: Machine,
 }
@@ -104,6 +105,22 @@ pub struct Transactions {
     /// Time between two checks of a half message.
     pub check_interval: Millis,
     pub checks_max: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pop {
+    /// Groups pop that have no mode of their own.
+    pub pop_by_default: bool,
+    /// Others' queues that a client of such a group pops beside its own. 0 or less: all.
+    pub shared_queues_by_default: i32,
+    /// Queues are assigned here to those who ask.
+    pub assigns_queues: bool,
+    /// Messages come again by `%RETRY%group+topic`.
+    pub new_retry_topics: bool,
+    /// With those: what is in `%RETRY%group_topic` is read too.
+    pub old_retry_topics_too: bool,
+    /// Of a hundred pops, so many begin with what comes again.
+    pub retries_first_percent: u32,
 }
 
 /// Messages that are delivered later than they are sent.
@@ -243,6 +260,14 @@ impl Config {
                 immune_time: millis(settings, "transactionTimeOut"),
                 check_interval: millis(settings, "transactionCheckInterval"),
                 checks_max: settings.value("transactionCheckMax"),
+            },
+            pop: Pop {
+                pop_by_default: settings.text("defaultMessageRequestMode") == "POP",
+                shared_queues_by_default: settings.value("defaultPopShareQueueNum"),
+                assigns_queues: settings.flag("serverLoadBalancerEnable"),
+                new_retry_topics: settings.flag("enableRetryTopicV2"),
+                old_retry_topics_too: settings.flag("retrieveMessageFromPopRetryTopicV1"),
+                retries_first_percent: settings.value("popFromRetryProbability"),
             },
             delays: delays_of(settings),
             store: store_of(settings),

@@ -128,7 +128,8 @@ impl Schedule {
         for draft in drafts.into_iter().flatten() {
             records.push((self.log.queue(draft.topic, draft.queue_id), draft));
         }
-        self.log.append_group(&records, clock::now_ms())?;
+        let together: Vec<_> = records.iter().map(|(queue, draft)| (queue, draft)).collect();
+        self.log.append_together(&together, clock::now_ms())?;
         let mut window = self.window.borrow_mut();
         waiting.iter().for_each(|source| window.remove(source.key));
         assert!(window.first_due() >= Some(last.key.due) || window.first_due().is_none(), "passed {:?}", last.key);

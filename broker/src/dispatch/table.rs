@@ -12,8 +12,8 @@ use crate::processor::admin::{
     broker, connection, consume_stats, group, maintenance, offsets, relay, reset_offset, status, subscription, topic,
 };
 use crate::processor::{
-    check_client_config, consumer_list, consumer_offset, end_transaction, heartbeat, lock_queues, pull, query_message,
-    queue_offset, recall, send, send_back, unregister_client, view_message,
+    assignment, check_client_config, consumer_list, consumer_offset, end_transaction, heartbeat, lock_queues, pop,
+    pop_ack, pull, query_message, queue_offset, recall, send, send_back, unregister_client, view_message,
 };
 
 /// A request code that is served.
@@ -39,6 +39,15 @@ pub(super) fn row(code: i32) -> Option<Row> {
         Code::SEND_REPLY_MESSAGE | Code::SEND_REPLY_MESSAGE_V2 => row!(owner::send, send::reply::send_reply),
         Code::END_TRANSACTION => row!(owner::half_message, end_transaction::end_transaction),
         Code::PULL_MESSAGE | Code::LITE_PULL_MESSAGE => row!(owner::queue, pull::pull),
+
+        Code::POP_MESSAGE => row!(owner::here, pop::pop),
+        Code::NOTIFICATION => row!(owner::here, pop::notification),
+        Code::POLLING_INFO => row!(owner::queue, pop::polling_info),
+        Code::ACK_MESSAGE => row!(owner::queue, pop_ack::acknowledge),
+        Code::BATCH_ACK_MESSAGE => row!(owner::here, pop_ack::acknowledge_batch),
+        Code::CHANGE_MESSAGE_INVISIBLETIME => row!(owner::queue, pop_ack::change_invisible),
+        Code::QUERY_ASSIGNMENT => row!(owner::here, assignment::query_assignment),
+        Code::SET_MESSAGE_REQUEST_MODE => row!(owner::here, assignment::set_request_mode),
 
         Code::SEARCH_OFFSET_BY_TIMESTAMP => row!(owner::queue, queue_offset::offset_by_time),
         Code::GET_MAX_OFFSET => row!(owner::queue, queue_offset::max_offset),
@@ -78,7 +87,7 @@ fn admin_row(code: i32) -> Option<Row> {
         Code::GET_SUBSCRIPTIONGROUP_CONFIG => row!(owner::here, group::one_group),
         Code::DELETE_SUBSCRIPTIONGROUP => row!(owner::here, group::delete_group),
         Code::UPDATE_AND_GET_GROUP_FORBIDDEN => row!(owner::here, group::update_forbidden),
-        Code::GET_ALL_MESSAGE_REQUEST_MODE => row!(owner::here, maintenance::request_modes),
+        Code::GET_ALL_MESSAGE_REQUEST_MODE => row!(owner::here, assignment::request_modes),
 
         Code::GET_CONSUMER_CONNECTION_LIST => row!(owner::group, connection::consumer_connections),
         Code::GET_PRODUCER_CONNECTION_LIST => row!(owner::here, connection::producer_connections),

@@ -25,7 +25,7 @@ use crate::call::Refusal;
 use crate::core::Core;
 
 pub(crate) use cache::Filters;
-pub(crate) use select::read_matching;
+pub(crate) use select::{copy, read_matching};
 
 use expression::Expression;
 use value::Value;

@@ -65,7 +65,7 @@ pub(crate) async fn read_matching(
 }
 
 /// The bytes of all parts, one behind the other.
-async fn copy(parts: Vec<Part>, bytes: u64) -> Result<Bytes, Refusal> {
+pub(crate) async fn copy(parts: Vec<Part>, bytes: u64) -> Result<Bytes, Refusal> {
     let mut copied = Vec::with_capacity(bytes as usize);
     for part in parts {
         match part {

@@ -43,6 +43,7 @@ use self::offsets::{Offsets, TopicOffsets};
 use self::producers::Producers;
 use self::resets::Resets;
 
+pub(crate) use self::batches::Batches;
 pub(crate) use self::commit::{commit, commit_from_pull, delete_group_offsets, put_offsets, reset_offsets, take_reset};
 pub(crate) use self::config::{GroupConfigOwner, GroupConfigs};
 pub(crate) use self::membership::{
@@ -52,6 +53,7 @@ pub(crate) use self::membership::{
 pub(crate) use self::offset_file::{load_offsets, offsets_body, persist_now};
 pub(crate) use self::reply_clients::ReplyClients;
 pub(crate) use self::sessions::Sessions;
+pub(crate) use self::table_path::{TableError, TableFile, read_table};
 pub(crate) use self::views::GroupViews;
 
 use crate::call::Refusal;

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use remoting::body::route::TopicRouteData;
 use remoting::text::Text;
 use runtime::clock;
 use runtime::sync::Notify;
@@ -109,6 +110,16 @@ impl Registration {
             }
         };
         let _ = clock::within(STOP_TIME_MAX, ended).await;
+    }
+
+    /// The route of a topic, as the first nameserver says that knows it; `None` when none does.
+    pub(crate) async fn route_of(&self, topic: &Text) -> Option<TopicRouteData> {
+        for peer in &self.peers {
+            if let Some(route) = peer.route_of(topic).await {
+                return Some(route);
+            }
+        }
+        None
     }
 
     /// Notes that these topics are new or changed in the table as it is now.

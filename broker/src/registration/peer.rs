@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remoting::body::kv::KvTable;
+use remoting::body::route::TopicRouteData;
 use remoting::body::topic::DataVersion;
 use remoting::code::{RequestCode, ResponseCode};
 use remoting::command::Command;
-use remoting::header::namesrv::QueryDataVersionResponse;
+use remoting::header::namesrv::{GetRouteInfo, QueryDataVersionResponse};
 use remoting::json;
 use remoting::text::Text;
 use runtime::clock;
@@ -33,6 +34,8 @@ const RETRY_WAIT_MIN: Duration = Duration::from_secs(1);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long the farewell to a nameserver may take.
 const UNREGISTER_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long the answer to a question about a route may take.
+const ROUTE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Changed topics that are told one by one. Beyond it all topics are told.
 const NAMES_MAX: usize = 1000;
 /// Up to so many topics a body is written on the core, in less than a tenth of a millisecond.
@@ -82,6 +85,16 @@ impl Peer {
     /// Whether the nameserver is there and takes registrations.
     pub(super) fn is_connected(&self) -> bool {
         self.registered.get()
+    }
+
+    /// Asks for the route of a topic; `None` when the nameserver is not there or does not know it.
+    pub(super) async fn route_of(&self, topic: &Text) -> Option<TopicRouteData> {
+        let connection = self.connection.borrow().clone().filter(|connection| !connection.is_closed())?;
+        let fields =
+            GetRouteInfo { topic: topic.clone(), accept_standard_json_only: true, zone_name: None, zone_mode: false };
+        let question = Command::request(RequestCode::GET_ROUTEINFO_BY_TOPIC, fields.to_fields());
+        let answer = connection.call(question, ROUTE_TIME_MAX).await.ok()?;
+        (answer.code == ResponseCode::SUCCESS.0).then(|| json::decode(&answer.body).ok())?
     }
 
     pub(super) fn has_reached(&self, number: u64) -> bool {

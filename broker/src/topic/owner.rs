@@ -307,6 +307,7 @@ async fn delete_data(core: &Rc<Core>, topic: Text) -> Result<(), Refusal> {
                     log.delete_topic(&topic).await.map_err(|error| error.to_string())?;
                 }
                 core.groups.delete_topic_offsets(&topic);
+                core.pops.forget_topic(&topic);
                 Ok::<(), String>(())
             }
         })

@@ -227,7 +227,7 @@ fn boot_topics(facts: &BootFacts) -> Vec<TopicConfig> {
         plain(name::OP_HALF_TOPIC, i32::from(facts.logs)),
         plain(name::TIMER_TOPIC, 1),
         plain(&name::reply_topic(&facts.cluster), 1),
-        plain(&format!("rmq_sys_REVIVE_LOG_{}", facts.cluster), REVIVE_QUEUES),
+        plain(&name::revive_topic(&facts.cluster), REVIVE_QUEUES.max(i32::from(facts.logs))),
         named(Text::from(format!("rmq_sys_SYNC_BROKER_MEMBER_{}", facts.broker)), 1, permission::INHERIT),
     ];
     if facts.auto_create {

@@ -17,9 +17,9 @@ use remoting::record::RecordView;
 use remoting::text::Text;
 use runtime::clock;
 
-use super::journal::End;
 use super::ledger::Ledger;
 use super::message::{Message, chosen_immunity};
+use super::note::End;
 use super::pending::Half;
 use crate::config::Config;
 use crate::core::Core;

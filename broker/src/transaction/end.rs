@@ -10,9 +10,9 @@ use remoting::record::RecordView;
 use runtime::clock;
 use storage::Log;
 
-use super::journal::End;
 use super::ledger::{Ledger, Taken};
 use super::message::{chosen_immunity, target};
+use super::note::End;
 use super::pending::Missed;
 use crate::call::Refusal;
 use crate::core::Core;

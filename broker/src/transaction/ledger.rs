@@ -5,34 +5,22 @@
 //! keeps only the record, it is the last of the log, and opening the log appends the message again from its half. So
 //! a committed message is there once, whenever the process dies.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
 use base::{PhysicalOffset, QueueId, QueueOffset};
 use remoting::name::{CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC};
 use remoting::record::{RecordDraft, RecordView};
+use remoting::text::Text;
 use runtime::clock;
 use storage::{AppendError, Log, QueueRef, StorageError, Ticket};
 
-use super::journal::{End, Note};
 use super::message::Message;
+use super::note::{End, Note};
 use super::pending::{HALVES_MAX, Half, Missed, Pending};
+use crate::journal::Journal;
 use crate::placement::Placement;
-
-/// Records of the journal after which a new snapshot is written: so many at most are read when the log is opened,
-/// unless too much is pending for a snapshot.
-const SNAPSHOT_EVERY: u64 = 4096;
-/// Pending half messages that one snapshot holds. While there are more none is written, and the next start reads more.
-const SNAPSHOT_HALVES_MAX: usize = 4096;
-
-/// How far the journal is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct JournalPlace {
-    pub(super) snapshot_at: Option<QueueOffset>,
-    /// Records behind the snapshot.
-    pub(super) since: u64,
-}
 
 /// The transactions of one log.
 pub(crate) struct Ledger {
@@ -40,8 +28,8 @@ pub(crate) struct Ledger {
     placement: Placement,
     /// The address that clients reach this broker at.
     host: SocketAddr,
+    pub(super) journal: Journal,
     pub(super) pending: RefCell<Pending>,
-    pub(super) place: Cell<JournalPlace>,
 }
 
 /// A half message that is being ended. Dropped before [`Ledger::settle`], it is pending again.
@@ -60,13 +48,10 @@ impl Drop for Taken {
 impl Ledger {
     /// A ledger in which nothing is pending yet.
     pub(super) fn new(log: Rc<Log>, placement: Placement, host: SocketAddr) -> Ledger {
-        Ledger { log, placement, host, pending: RefCell::default(), place: Cell::default() }
-    }
-
-    /// Takes over what opening the log has found.
-    pub(super) fn load(&self, pending: Pending, place: JournalPlace) {
-        self.pending.replace(pending);
-        self.place.set(place);
+        let topic = Text::from_static(OP_HALF_TOPIC);
+        let queue = placement.queue_in_log(base::stable_hash(&topic), log.id());
+        let journal = Journal::new(log.clone(), topic, queue, host);
+        Ledger { log, placement, host, journal, pending: RefCell::default() }
     }
 
     /// The queue that a topic of the broker's own has in this log.
@@ -81,7 +66,7 @@ impl Ledger {
 
     /// Appends a half message; `draft` names the half queue of this log.
     pub(crate) fn append_half(&self, draft: &RecordDraft<'_>, immune_ms: u64) -> Result<Ticket, AppendError> {
-        let ticket = self.log.append(&self.queue(HALF_TOPIC), draft, clock::now_ms())?;
+        let ticket = self.log.append(&self.half_queue(), draft, clock::now_ms())?;
         let stored_ms = ticket.store_timestamp_ms;
         let half = Half::new(ticket.physical_offset.offset(), stored_ms, stored_ms + immune_ms);
         self.pending.borrow_mut().insert(ticket.queue_offset, half);
@@ -104,15 +89,22 @@ impl Ledger {
         self.log.record_at(half.offset).await
     }
 
-    /// Ends a half message in one step: the journal's record, then what follows from it. Gives the ticket of the last.
+    /// Ends a half message in one step: the journal's note, then what follows from it. Gives the ticket of the last.
     pub(super) fn settle(
         &self,
         taken: &Taken,
         record: Option<&RecordView<'_>>,
         end: End,
     ) -> Result<Ticket, AppendError> {
+        let note = Note::Ended { half: taken.at, end };
         let followed = record.and_then(|record| Some((self.followed(record, end, taken.half.checks)?, record)));
-        let ticket = self.append(&Note::Ended { half: taken.at, end }, followed.as_ref())?;
+        let ticket = match followed {
+            None => self.journal.append(&note, &[])?,
+            Some((message, record)) => {
+                let queue = self.log.queue(&message.topic, message.queue);
+                self.journal.append(&note, &[(&queue, &message.draft(record, self.host))])?
+            }
+        };
         self.pending.borrow_mut().remove(taken.at);
         self.snapshot_if_due();
         Ok(ticket)
@@ -121,7 +113,7 @@ impl Ledger {
     /// Producers were asked about these once more. They are counted here also when that cannot be noted.
     pub(super) fn note_checked(&self, halves: Vec<QueueOffset>) -> Result<(), AppendError> {
         halves.iter().for_each(|half| self.pending.borrow_mut().count_check(*half));
-        self.append(&Note::Checked { halves }, None)?;
+        self.journal.append(&Note::Checked { halves }, &[])?;
         self.snapshot_if_due();
         Ok(())
     }
@@ -141,56 +133,14 @@ impl Ledger {
         }
     }
 
-    fn queue(&self, topic: &str) -> QueueRef {
-        self.log.queue(topic, self.own_queue(topic))
+    pub(super) fn half_queue(&self) -> QueueRef {
+        self.log.queue(HALF_TOPIC, self.own_queue(HALF_TOPIC))
     }
 
-    /// Appends a note to the journal, and right behind it the message that follows from it.
-    pub(super) fn append(
-        &self,
-        note: &Note,
-        followed: Option<&(Message, &RecordView<'_>)>,
-    ) -> Result<Ticket, AppendError> {
-        let place = self.place.get();
-        let (body, properties) = (note.body(), note.properties(place.snapshot_at));
-        let now = clock::now_ms();
-        let journal = self.queue(OP_HALF_TOPIC);
-        let draft = RecordDraft {
-            topic: OP_HALF_TOPIC,
-            queue_id: journal.id(),
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: now.0 as i64,
-            born_host: self.host,
-            store_host: self.host,
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body: body.as_bytes(),
-            properties: &properties,
-        };
-        let ticket = match followed {
-            None => self.log.append(&journal, &draft, now)?,
-            Some((message, record)) => {
-                let queue = self.log.queue(&message.topic, message.queue);
-                let records = [(&journal, &draft), (&queue, &message.draft(record, self.host))];
-                self.log.append_together(&records, now)?.pop().expect("two records have two tickets")
-            }
-        };
-        self.place.set(JournalPlace { since: place.since + 1, ..place });
-        Ok(ticket)
-    }
-
-    /// Writes down all that is pending, when the journal has become long. If that fails, the next end tries it again.
     fn snapshot_if_due(&self) {
-        let pending = self.pending.borrow();
-        if self.place.get().since < SNAPSHOT_EVERY || pending.len() > SNAPSHOT_HALVES_MAX {
-            return;
-        }
-        let halves = pending.iter().map(|(at, half)| (at, half.checks)).collect();
-        let snapshot = Note::Snapshot { halves, halves_from: self.queue(HALF_TOPIC).next() };
-        let at = self.queue(OP_HALF_TOPIC).next();
-        if self.append(&snapshot, None).is_ok() {
-            self.place.set(JournalPlace { snapshot_at: Some(at), since: 0 });
-        }
+        self.journal.snapshot_if_due(|| {
+            let halves = self.pending.borrow().iter().map(|(at, half)| (at, half.checks)).collect();
+            Note::Snapshot { halves, halves_from: self.half_queue().next() }
+        });
     }
 }

@@ -6,9 +6,9 @@
 
 mod check;
 mod end;
-mod journal;
 mod ledger;
 mod message;
+mod note;
 mod pending;
 mod recovery;
 mod resume;

@@ -1,18 +1,16 @@
 //! What is pending when a log is opened: read from its half queue and its journal, and from nothing else.
 //!
-//! The last record of the journal names the newest snapshot. From there on halves and notes are followed in the order of
-//! the log, so no more is held in memory than was pending at any time.
-
-use std::rc::Rc;
+//! Halves and notes are followed in the order of the log from the newest snapshot on, so no more is held in memory than
+//! was pending at any time.
 
 use base::{LogOffset, QueueOffset};
-use remoting::name::{HALF_TOPIC, OP_HALF_TOPIC};
 use remoting::record::RecordView;
-use storage::{Entry, Log, QueueRef, StorageError};
+use storage::{Entry, QueueRef, StorageError};
 
-use super::journal::{self, End, Note};
-use super::ledger::{JournalPlace, Ledger};
+use super::ledger::Ledger;
+use super::note::{End, Note};
 use super::pending::{Half, Pending};
+use crate::journal::Noted;
 
 /// An end that the journal's last record tells.
 struct LastEnd {
@@ -24,8 +22,7 @@ struct LastEnd {
 }
 
 /// Follows a log's transactions from the newest snapshot to its end.
-struct Follower<'a> {
-    log: &'a Log,
+struct Follower {
     halves: QueueRef,
     immune_ms: u64,
     pending: Pending,
@@ -40,50 +37,29 @@ struct Follower<'a> {
 /// # Errors
 /// When the log cannot be read or takes no record. The broker must not go on then: a committed message would be lost.
 pub(super) async fn recover(ledger: &Ledger, immune_ms: u64) -> Result<(), StorageError> {
-    let log: &Rc<Log> = &ledger.log;
-    let halves = log.queue(HALF_TOPIC, ledger.own_queue(HALF_TOPIC));
-    let journal = log.queue(OP_HALF_TOPIC, ledger.own_queue(OP_HALF_TOPIC));
+    let halves = ledger.half_queue();
     let next_half = halves.min();
-    let mut follower = Follower { log, halves, immune_ms, pending: Pending::default(), next_half, last_end: None };
-    let (snapshot_at, start) = match newest_snapshot(log, &journal).await? {
-        Some(at) if follower.begin(&journal, at).await? => (Some(at), at.plus(1)),
-        _ => (None, journal.min()),
-    };
-    for at in start.0..journal.max().0 {
-        if let Some(entry) = journal.entry(QueueOffset(at)).await? {
-            follower.meet_halves(Some(entry.offset)).await?;
-            follower.note(&entry).await?;
-        }
-        runtime::yield_if_needed().await;
+    let mut follower = Follower { halves, immune_ms, pending: Pending::default(), next_half, last_end: None };
+    let mut reader = ledger.journal.read::<Note>().await?;
+    if let Some(Note::Snapshot { halves, halves_from }) = reader.snapshot.take() {
+        follower.begin(halves, halves_from).await?;
+    }
+    while let Some(noted) = reader.next().await? {
+        follower.meet_halves(Some(noted.entry.offset)).await?;
+        follower.note(noted);
     }
     follower.meet_halves(None).await?;
     let Follower { pending, last_end, .. } = follower;
-    ledger.load(pending, JournalPlace { snapshot_at, since: journal.max().0 - start.0 });
+    ledger.pending.replace(pending);
     match last_end {
-        Some(last) if last.limit == log.visible_end() => complete(ledger, &last).await,
+        Some(last) if last.limit == ledger.log.visible_end() => complete(ledger, &last).await,
         _ => Ok(()),
     }
 }
 
-/// Where the newest snapshot lies, if the journal's last record can be read and names one.
-async fn newest_snapshot(log: &Log, journal: &QueueRef) -> Result<Option<QueueOffset>, StorageError> {
-    let Some(last) = journal.max().0.checked_sub(1).map(QueueOffset) else { return Ok(None) };
-    let Some(entry) = journal.entry(last).await? else { return Ok(None) };
-    let Some(bytes) = log.record_at(entry.offset).await? else { return Ok(None) };
-    let Ok(record) = RecordView::decode(&bytes) else { return Ok(None) };
-    Ok(match Note::of(&record) {
-        Some(Note::Snapshot { .. }) => Some(last),
-        _ => journal::snapshot_at(&record),
-    })
-}
-
-impl Follower<'_> {
-    /// Begins with a snapshot; false when it cannot be read.
-    async fn begin(&mut self, journal: &QueueRef, at: QueueOffset) -> Result<bool, StorageError> {
-        let Some(entry) = journal.entry(at).await? else { return Ok(false) };
-        let Some(bytes) = self.log.record_at(entry.offset).await? else { return Ok(false) };
-        let Ok(record) = RecordView::decode(&bytes) else { return Ok(false) };
-        let Some(Note::Snapshot { halves, halves_from }) = Note::of(&record) else { return Ok(false) };
+impl Follower {
+    /// Begins with a snapshot.
+    async fn begin(&mut self, halves: Vec<(QueueOffset, u32)>, halves_from: QueueOffset) -> Result<(), StorageError> {
         for (at, checks) in halves {
             if let Some(entry) = self.halves.entry(at).await? {
                 self.meet(at, &entry);
@@ -91,7 +67,7 @@ impl Follower<'_> {
             }
         }
         self.next_half = halves_from.max(self.halves.min());
-        Ok(true)
+        Ok(())
     }
 
     /// Half messages in front of an offset of the log, or all that are left.
@@ -116,21 +92,18 @@ impl Follower<'_> {
         self.pending.insert(at, Half::new(entry.offset, stored_ms, stored_ms + self.immune_ms));
     }
 
-    async fn note(&mut self, entry: &Entry) -> Result<(), StorageError> {
+    /// A note that went bad on disk is passed over: its half message is asked about once more.
+    fn note(&mut self, noted: Noted<Note>) {
         self.last_end = None;
-        // A note that went bad on disk is passed over: its half message is asked about once more.
-        let Some(bytes) = self.log.record_at(entry.offset).await? else { return Ok(()) };
-        let note = RecordView::decode(&bytes).ok().and_then(|record| Note::of(&record));
-        match note {
+        match noted.note {
             Some(Note::Ended { half, end }) => {
                 let checks = self.pending.checks_of(half);
                 self.pending.remove(half);
-                self.last_end = Some(LastEnd { half, end, checks, limit: entry.limit() });
+                self.last_end = Some(LastEnd { half, end, checks, limit: noted.entry.limit() });
             }
             Some(Note::Checked { halves }) => halves.into_iter().for_each(|half| self.pending.count_check(half)),
             Some(Note::Snapshot { .. }) | None => {}
         }
-        Ok(())
     }
 }
 
@@ -140,8 +113,7 @@ async fn complete(ledger: &Ledger, last: &LastEnd) -> Result<(), StorageError> {
         return Ok(());
     }
     let log = &ledger.log;
-    let halves = log.queue(HALF_TOPIC, ledger.own_queue(HALF_TOPIC));
-    let bytes = match halves.entry(last.half).await? {
+    let bytes = match ledger.half_queue().entry(last.half).await? {
         Some(entry) => log.record_at(entry.offset).await?,
         None => None,
     };

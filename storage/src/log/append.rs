@@ -98,23 +98,6 @@ impl Log {
         Ok(tickets)
     }
 
-    /// As [`Log::append_batch`], of several queues: each record begins where the one before it ends.
-    pub fn append_group(
-        self: &Rc<Log>,
-        group: &[(QueueRef, RecordDraft<'_>)],
-        now: Millis,
-    ) -> Result<Vec<Ticket>, AppendError> {
-        assert!(!group.is_empty(), "a group of no records");
-        let total: u64 = group.iter().map(|(_, draft)| record::record_bytes(draft) as u64).sum();
-        self.make_place(total)?;
-        let put = |(queue, draft): &(QueueRef, RecordDraft<'_>)| {
-            self.put(&self.alive(queue), draft, record::record_bytes(draft), now)
-        };
-        let tickets = group.iter().map(put).collect();
-        self.appended_more.notify();
-        Ok(tickets)
-    }
-
     fn was_appended(&self) {
         self.appended_more.notify();
         if self.tail_file.borrow().is_some() {

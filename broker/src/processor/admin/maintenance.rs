@@ -111,11 +111,6 @@ pub(crate) async fn delay_offsets(_core: Rc<Core>, _request: Request) -> Outcome
     Err(failed("this broker keeps no offsets of delay levels: its log says what was delivered".to_owned()))
 }
 
-/// 402, on any core: nobody has set a mode.
-pub(crate) async fn request_modes(_core: Rc<Core>, _request: Request) -> Outcome {
-    Err(failed("no group has a message request mode: all pull".to_owned()))
-}
-
 /// 2001 and 2002, on any core.
 pub(crate) async fn change_cold_data_limit(_core: Rc<Core>, _request: Request) -> Outcome {
     Err(failed("cold data flow control is not enabled on this broker".to_owned()))

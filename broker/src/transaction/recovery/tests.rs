@@ -1,10 +1,13 @@
 //! Ledgers of real logs, closed and opened again.
 
+use std::rc::Rc;
+
 use base::LogId;
+use remoting::name::HALF_TOPIC;
 use remoting::record::RecordDraft;
 use runtime::file::TempFolder;
 use runtime::ring::WriteRing;
-use storage::{AppendError, FlushPolicy, LogFolders, LogOptions, QueueRead, ReadLimits};
+use storage::{AppendError, FlushPolicy, Log, LogFolders, LogOptions, QueueRead, ReadLimits};
 
 use super::super::samples::draft;
 use super::*;
@@ -112,7 +115,7 @@ fn an_end_whose_message_a_crash_took_is_completed_once() {
         {
             let half = append_half(&ledger, "body").await;
             // The log as a crash leaves it that takes the message and keeps the journal's record.
-            ledger.append(&Note::Ended { half: half.0, end }, None).expect("appended");
+            ledger.journal.append(&Note::Ended { half: half.0, end }, &[]).expect("appended");
             for _ in 0..3 {
                 ledger = reopen(&folder, ledger).await;
                 let queue = if topic == "T" { base::QueueId(2) } else { ledger.own_queue(topic) };
@@ -142,10 +145,10 @@ fn a_snapshot_shortens_what_is_read() {
             let taken = ledger.take(half.0, half.1).expect("it is pending");
             with_room(&ledger, || ledger.settle(&taken, None, End::Rollback)).await;
         }
-        let before = ledger.place.get();
+        let before = ledger.journal.place();
         assert!(before.snapshot_at.is_some() && before.since < ENDS, "{before:?}");
         ledger = reopen(&folder, ledger).await;
-        assert_eq!((ledger.place.get(), pending(&ledger)), (before, vec![(0, 1), (last.0.0, 0)]));
+        assert_eq!((ledger.journal.place(), pending(&ledger)), (before, vec![(0, 1), (last.0.0, 0)]));
         assert!(ledger.take(first.0, first.1).is_ok());
         ledger.log.stop().await.expect("stopped");
     })

@@ -128,27 +128,6 @@ fn a_batch_is_whole_or_refused() {
 }
 
 #[test]
-fn records_of_several_queues_are_neighbours() {
-    let folder = TempFolder::new("log");
-    let folders = folders(&folder);
-    runtime::run_here(async move {
-        let (log, _) = open(&folders, &small(FlushPolicy::Async)).await;
-        append(&log, "T", 1, &vec![1; 900_000]).await;
-        let (t, u) = (log.queue("T", QueueId(1)), log.queue("U", QueueId(0)));
-        let body = vec![2; 100_000];
-        let records = [(&u, &draft("U", 0, &body, "")), (&t, &draft("T", 1, &body, ""))];
-        let tickets = log.append_together(&records, Millis(5)).expect("they go to the next segment");
-        assert_eq!(tickets.iter().map(queue_offset).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(tickets[0].physical_offset.offset().0, 1 << 20);
-        assert_eq!(tickets[1].physical_offset.offset(), tickets[0].end, "nothing lies between them");
-        tickets[1].reached(Mark::Safe).await.expect("written");
-        assert_eq!((read_all(&log, &t).await.len(), read_all(&log, &u).await.len()), (2, 1));
-        log.stop().await.expect("stopped");
-    })
-    .expect("an executor");
-}
-
-#[test]
 fn too_much_unwritten_is_busy_and_passes() {
     let folder = TempFolder::new("log");
     let folders = folders(&folder);
@@ -239,8 +218,9 @@ fn a_group_lies_together_and_its_entries_are_found_in_every_place() {
             let group: Vec<_> = (0..3)
                 .map(|queue| (log.queue("G", QueueId(queue)), draft("G", queue, &body, "TAGS\u{1}a\u{2}")))
                 .collect();
+            let records: Vec<_> = group.iter().map(|(queue, draft)| (queue, draft)).collect();
             let tickets = loop {
-                match log.append_group(&group, Millis(1_000)) {
+                match log.append_together(&records, Millis(1_000)) {
                     Ok(tickets) => break tickets,
                     Err(AppendError::Busy { .. }) => log.room().await,
                     Err(error) => panic!("not appended: {error}"),

@@ -1,15 +1,12 @@
-//! The journal of one log's transactions: what its records say, as text. Pure.
+//! What the journal of one log's transactions says, as text. Pure.
 //!
-//! It lies in the op queue of the log. A record is written by tag:
+//! It lies in the op queue of the log.
 //!
 //! ```text
 //! d   a half message is ended        body: its offset in the half queue      END: commit | rollback | give-up
 //! c   producers were asked           body: offsets, joined by commas
 //! s   all that is pending right now  body: offset:checks, joined by commas   HALVES_FROM: younger ones begin here
 //! ```
-//!
-//! Each names the newest snapshot in front of it (`SNAPSHOT_AT`, an offset of the op queue), so the last record tells
-//! where to begin reading.
 
 use std::fmt::Write;
 
@@ -17,12 +14,13 @@ use base::QueueOffset;
 use remoting::properties::{Builder, TAGS};
 use remoting::record::RecordView;
 
+use crate::journal;
+
 const TAG_ENDED: &str = "d";
 const TAG_CHECKED: &str = "c";
 const TAG_SNAPSHOT: &str = "s";
 const END: &str = "END";
 const HALVES_FROM: &str = "HALVES_FROM";
-const SNAPSHOT_AT: &str = "SNAPSHOT_AT";
 
 /// How a half message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +52,8 @@ pub(super) enum Note {
     Snapshot { halves: Vec<(QueueOffset, u32)>, halves_from: QueueOffset },
 }
 
-impl Note {
-    pub(super) fn body(&self) -> String {
+impl journal::Note for Note {
+    fn body(&self) -> String {
         let mut body = String::new();
         match self {
             Note::Ended { half, .. } => push(&mut body, half.0),
@@ -70,7 +68,7 @@ impl Note {
         body
     }
 
-    pub(super) fn properties(&self, snapshot_at: Option<QueueOffset>) -> String {
+    fn properties(&self) -> Builder {
         let mut properties = Builder::new();
         match self {
             Note::Ended { end, .. } => {
@@ -83,14 +81,14 @@ impl Note {
                 properties.push(HALVES_FROM, halves_from.0 as i64);
             }
         }
-        if let Some(at) = snapshot_at {
-            properties.push(SNAPSHOT_AT, at.0 as i64);
-        }
-        properties.finish()
+        properties
     }
 
-    /// Reads a record; `None` for one that says nothing that is known here.
-    pub(super) fn of(record: &RecordView<'_>) -> Option<Note> {
+    fn is_snapshot(&self) -> bool {
+        matches!(self, Note::Snapshot { .. })
+    }
+
+    fn of(record: &RecordView<'_>) -> Option<Note> {
         let body = std::str::from_utf8(record.body()).ok()?;
         let parts = body.split(',').filter(|part| !part.is_empty());
         match record.property(TAGS)? {
@@ -114,11 +112,6 @@ impl Note {
     }
 }
 
-/// The snapshot that a record of the journal names.
-pub(super) fn snapshot_at(record: &RecordView<'_>) -> Option<QueueOffset> {
-    offset(record.property(SNAPSHOT_AT)?)
-}
-
 fn push(body: &mut String, number: u64) {
     if !body.is_empty() {
         body.push(',');
@@ -132,8 +125,8 @@ fn offset(text: &str) -> Option<QueueOffset> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{draft, stored};
     use super::*;
+    use crate::journal::{Note as _, read_back};
 
     #[test]
     fn notes_come_back_as_they_were_written() {
@@ -146,11 +139,7 @@ mod tests {
             Note::Snapshot { halves: vec![(one, 0), (two, 14)], halves_from: QueueOffset(9) },
             Note::Snapshot { halves: Vec::new(), halves_from: QueueOffset(0) },
         ] {
-            for at in [None, Some(two)] {
-                let bytes = stored(&draft(&note.body(), &note.properties(at)));
-                let record = RecordView::decode(&bytes).expect("a record");
-                assert_eq!((Note::of(&record), snapshot_at(&record)), (Some(note.clone()), at));
-            }
+            assert_eq!(read_back(&note.body(), note.properties().as_str()), Some(note));
         }
     }
 
@@ -164,8 +153,7 @@ mod tests {
             ("7,x", "TAGS\u{1}c\u{2}"),
             ("7", "TAGS\u{1}s\u{2}HALVES_FROM\u{1}1\u{2}"),
         ] {
-            let bytes = stored(&draft(body, properties));
-            assert_eq!(Note::of(&RecordView::decode(&bytes).expect("a record")), None, "{body} {properties}");
+            assert_eq!(read_back::<Note>(body, properties), None, "{body} {properties}");
         }
     }
 }

@@ -1,0 +1,260 @@
+//! POP consumption: nothing lost, nothing twice without need, whatever core a queue or a client is on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::connection::Connection;
+use harness::frame::Frame;
+use harness::pop::{
+    BATCH_ACK, CODE_POLLING_TIMEOUT, NOTIFICATION, Popped, QUERY_ASSIGNMENT, SET_REQUEST_MODE, pop, property,
+};
+use harness::process::Dev;
+use harness::request::{Queue, create_topic, heartbeat, send};
+use harness::target::{TARGET_VARIABLE, Target};
+use harness::{left_out, unique_name};
+
+const QUEUES: u32 = 8;
+/// A group has popped all that it can when it found nothing for so long.
+const POLL_MS: u64 = 300;
+const LONG_MS: u64 = 60_000;
+
+/// A topic with messages in each queue, and a group that has consumed nothing.
+fn prepare(connection: &mut Connection, stem: &str, queues: u32, messages: u32) -> (String, String, BTreeSet<String>) {
+    let (topic, group) = (unique_name(stem), unique_name("group"));
+    connection.call_ok(&create_topic(&topic, queues)).expect("the topic is made");
+    connection.call_ok(&heartbeat("popper", &group)).expect("the group is made");
+    let bodies: Vec<String> = (0..messages).map(|number| format!("m{number}")).collect();
+    for (number, body) in (0..).zip(&bodies) {
+        connection.call_ok(&send(&Queue::new(&topic, number % queues), body.as_str(), "")).expect("stored");
+    }
+    (topic, group, bodies.into_iter().collect())
+}
+
+fn popped(connection: &mut Connection, request: &Frame) -> Vec<Popped> {
+    Popped::all_of(&connection.call(request).expect("a pop is answered")).expect("an answer of a pop")
+}
+
+/// Pops until there is nothing more.
+fn pop_all(connection: &mut Connection, group: &str, topic: &str, invisible_ms: u64) -> Vec<Popped> {
+    let mut all = Vec::new();
+    loop {
+        let more = popped(connection, &pop(group, topic, invisible_ms, POLL_MS));
+        if more.is_empty() {
+            return all;
+        }
+        all.extend(more);
+    }
+}
+
+fn bodies(messages: &[Popped]) -> BTreeSet<String> {
+    messages.iter().map(Popped::body).collect()
+}
+
+/// Pops until `count` messages came.
+fn pop_some(connection: &mut Connection, group: &str, topic: &str, count: usize) -> Vec<Popped> {
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut all = Vec::new();
+    while all.len() < count && Instant::now() < until {
+        all.extend(popped(connection, &pop(group, topic, LONG_MS, 5_000)));
+    }
+    assert_eq!(all.len(), count, "{:?}", bodies(&all));
+    all
+}
+
+#[test]
+fn what_is_acknowledged_is_gone_and_the_rest_comes_again() {
+    let target = Target::start("pops");
+    let mut connection = target.connect();
+    let (topic, group, sent) = prepare(&mut connection, "pops", QUEUES, 100);
+    let mut others = target.connect();
+    let (one, two) = thread::scope(|scope| {
+        let (group, topic) = (&group, &topic);
+        let one = scope.spawn(|| pop_all(&mut connection, group, topic, 4_000));
+        let two = scope.spawn(|| pop_all(&mut others, group, topic, 4_000));
+        (one.join().expect("it pops"), two.join().expect("it pops"))
+    });
+    let all: Vec<Popped> = one.into_iter().chain(two).collect();
+    assert_eq!((all.len(), bodies(&all)), (100, sent), "each once");
+    let (kept, done): (Vec<_>, Vec<_>) = all.into_iter().enumerate().partition(|(index, _)| index % 10 == 0);
+    for (_, message) in &done {
+        connection.call_ok(&message.ack(&group)).expect("acknowledged");
+        connection.call_ok(&message.ack(&group)).expect("once more does no harm");
+    }
+    let again = pop_some(&mut connection, &group, &topic, kept.len());
+    let kept: Vec<Popped> = kept.into_iter().map(|(_, message)| message).collect();
+    assert_eq!(bodies(&again), bodies(&kept));
+    for message in &again {
+        assert_eq!(message.record.topic, topic, "it comes under its own topic");
+        assert!(property(&message.record, "1ST_POP_TIME").is_some(), "{message:?}");
+        connection.call_ok(&message.ack(&group)).expect("acknowledged");
+    }
+    assert_eq!(pop_all(&mut connection, &group, &topic, LONG_MS).len(), 0);
+    let other = unique_name("group");
+    connection.call_ok(&heartbeat("popper", &other)).expect("the group is made");
+    assert_eq!(pop_all(&mut connection, &other, &topic, LONG_MS).len(), 100, "another group has its own");
+}
+
+#[test]
+fn many_acknowledgements_fit_into_one_request() {
+    let target = Target::start("batch-ack");
+    let mut connection = target.connect();
+    let (topic, group, _) = prepare(&mut connection, "batch-ack", 2, 6);
+    let mut acks: BTreeMap<(String, String), u8> = BTreeMap::new();
+    for message in pop_all(&mut connection, &group, &topic, 2_000).iter().filter(|message| message.body() != "m3") {
+        let parts: Vec<&str> = message.receipt.split(' ').collect();
+        let bit = message.record.queue_offset - parts[0].parse::<u64>().expect("a start");
+        let key = (parts[6].to_owned(), format!("\"so\":{},\"pt\":{},\"it\":{}", parts[0], parts[1], parts[2]));
+        *acks.entry(key).or_insert(0) |= 1 << bit;
+    }
+    let acks: Vec<String> = acks
+        .into_iter()
+        .map(|((queue, times), bits)| {
+            let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+            let base64: String =
+                [bits >> 2, (bits & 3) << 4].map(|index| char::from(letters[usize::from(index)])).iter().collect();
+            format!("{{\"c\":\"{group}\",\"t\":\"{topic}\",\"r\":\"0\",\"q\":{queue},\"rq\":0,{times},\"b\":\"{base64}==\"}}")
+        })
+        .collect();
+    let body = format!("{{\"brokerName\":\"b\",\"acks\":[{}]}}", acks.join(","));
+    connection.call_ok(&Frame::request(BATCH_ACK).body(body)).expect("acknowledged");
+    assert_eq!(bodies(&pop_some(&mut connection, &group, &topic, 1)), BTreeSet::from(["m3".to_owned()]));
+}
+
+#[test]
+fn a_held_message_comes_when_its_new_time_is_over() {
+    let target = Target::start("held-pops");
+    let mut connection = target.connect();
+    let (topic, group, _) = prepare(&mut connection, "held-pops", 1, 1);
+    let first = pop_some(&mut connection, &group, &topic, 1).remove(0);
+    let answer = connection.call_ok(&first.hold(&group, 1_500)).expect("it is held");
+    let held = first.held(&answer).expect("a new receipt");
+    assert_ne!(held.receipt, first.receipt);
+    connection.call_ok(&first.ack(&group)).expect("the old receipt does nothing");
+    let again = pop_some(&mut connection, &group, &topic, 1).remove(0);
+    let answer = connection.call_ok(&again.hold(&group, LONG_MS)).expect("it is held");
+    connection.call_ok(&again.held(&answer).expect("a receipt").ack(&group)).expect("the new receipt acknowledges");
+    assert_eq!(pop_all(&mut connection, &group, &topic, LONG_MS).len(), 0);
+}
+
+#[test]
+fn a_waiting_pop_is_woken_from_every_queue() {
+    let target = Target::start("waiting-pops");
+    let mut sender = target.connect();
+    let (topic, group, _) = prepare(&mut sender, "waiting-pops", QUEUES, 0);
+    for number in 0..2 * QUEUES {
+        let mut popper = target.connect();
+        popper.send(&pop(&group, &topic, LONG_MS, 15_000)).expect("a pop can be sent");
+        let body = format!("wake {number}");
+        sender.call_ok(&send(&Queue::new(&topic, number % QUEUES), body.as_str(), "")).expect("stored");
+        let sent = Instant::now();
+        let answer = popper.receive().expect("the pop is answered");
+        let woken = Popped::all_of(&answer).expect("an answer of a pop");
+        assert_eq!(bodies(&woken), BTreeSet::from([body]));
+        assert!(sent.elapsed() < Duration::from_secs(4), "woken after {:?}", sent.elapsed());
+        popper.call_ok(&woken[0].ack(&group)).expect("acknowledged");
+    }
+    let asked = Frame::request(NOTIFICATION)
+        .field("consumerGroup", &group)
+        .field("topic", &topic)
+        .field("queueId", -1)
+        .field("pollTime", 0)
+        .field("bornTime", 0);
+    assert_eq!(sender.call_ok(&asked).expect("answered").text("hasMsg").expect("a word"), "false");
+    sender.call_ok(&send(&Queue::new(&topic, 5), "there", "")).expect("stored");
+    assert_eq!(sender.call_ok(&asked).expect("answered").text("hasMsg").expect("a word"), "true");
+}
+
+#[test]
+fn a_queue_popped_in_order_is_one_consumers_at_a_time() {
+    let target = Target::start("ordered-pops");
+    let mut connection = target.connect();
+    let (topic, group, _) = prepare(&mut connection, "ordered-pops", 1, 6);
+    let in_order = |attempt: &str, invisible_ms: u64, poll_ms: u64| {
+        pop(&group, &topic, invisible_ms, poll_ms)
+            .field("order", true)
+            .field("attemptId", attempt)
+            .field("maxMsgNums", 4)
+    };
+    let first = popped(&mut connection, &in_order("one", LONG_MS, 0));
+    assert_eq!(first.iter().map(Popped::body).collect::<Vec<_>>(), ["m0", "m1", "m2", "m3"]);
+    let other = connection.call(&in_order("two", LONG_MS, 0)).expect("answered");
+    assert_eq!(other.code, CODE_POLLING_TIMEOUT, "the batch is in somebody's hands: {other:?}");
+    let same = popped(&mut connection, &in_order("one", 1_000, 0));
+    assert_eq!(bodies(&same), bodies(&first), "the first answer was lost");
+    assert_eq!(same[0].times, 1);
+    for message in &same[..2] {
+        connection.call_ok(&message.ack(&group)).expect("acknowledged");
+    }
+    // Its time is over after a second; nobody acknowledged the others.
+    let rest = popped(&mut connection, &in_order("three", LONG_MS, 10_000));
+    assert_eq!(rest.iter().map(Popped::body).collect::<Vec<_>>(), ["m2", "m3", "m4", "m5"]);
+    assert_eq!(rest.iter().map(|message| message.times).collect::<Vec<_>>(), [2, 2, 0, 0]);
+    let mut waiting = target.connect();
+    waiting.send(&in_order("four", LONG_MS, 15_000)).expect("a pop can be sent");
+    for message in &rest {
+        connection.call_ok(&message.ack(&group)).expect("acknowledged");
+    }
+    connection.call_ok(&send(&Queue::new(&topic, 0), "m6", "")).expect("stored");
+    let last = Popped::all_of(&waiting.receive().expect("the pop is answered")).expect("an answer of a pop");
+    assert_eq!(last.iter().map(Popped::body).collect::<Vec<_>>(), ["m6"]);
+}
+
+#[test]
+fn request_modes_are_kept_and_queues_assigned_by_them() {
+    let dev = Dev::new("request-modes");
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(
+            "request_modes_are_kept_and_queues_assigned_by_them",
+            "the given servers are not ours to stop",
+        );
+    }
+    let mut running = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    let (topic, group, _) = prepare(&mut connection, "modes", 4, 0);
+    let mode =
+        format!("{{\"topic\":\"{topic}\",\"consumerGroup\":\"{group}\",\"mode\":\"POP\",\"popShareQueueNum\":0}}");
+    connection.call_ok(&Frame::request(SET_REQUEST_MODE).body(mode)).expect("the mode is set");
+    running.kill();
+    let _running = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    let asked = format!(
+        "{{\"topic\":\"{topic}\",\"consumerGroup\":\"{group}\",\"clientId\":\"popper\",\"strategyName\":\"AVG\",\
+         \"messageModel\":\"CLUSTERING\"}}"
+    );
+    let answer = connection.call_ok(&Frame::request(QUERY_ASSIGNMENT).body(asked)).expect("answered");
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(text.contains("\"mode\":\"POP\"") && text.contains("\"queueId\":-1"), "{text}");
+}
+
+#[test]
+fn a_kill_loses_no_message_that_is_in_flight() {
+    const TEST: &str = "a_kill_loses_no_message_that_is_in_flight";
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(TEST, "the given servers are not ours to kill");
+    }
+    for new_retry_topics in [false, true] {
+        let dev = Dev::new("pops-kill9").property(&format!("enableRetryTopicV2={new_retry_topics}"));
+        let mut running = dev.start();
+        let mut connection = Connection::open(&dev.broker).expect("it listens");
+        let (topic, group, sent) = prepare(&mut connection, "kill9", QUEUES, 200);
+        let first = pop_all(&mut connection, &group, &topic, 3_000);
+        assert_eq!(bodies(&first), sent);
+        let (done, open) = first.split_at(120);
+        for message in done {
+            connection.call_ok(&message.ack(&group)).expect("acknowledged");
+        }
+        running.kill();
+        let mut running = dev.start();
+        let mut connection = Connection::open(&dev.broker).expect("it listens");
+        let again = pop_some(&mut connection, &group, &topic, open.len());
+        assert_eq!(bodies(&again), bodies(open), "exactly what was not acknowledged");
+        for message in &again {
+            connection.call_ok(&message.ack(&group)).expect("acknowledged");
+        }
+        running.kill();
+        let _running = dev.start();
+        let mut connection = Connection::open(&dev.broker).expect("it listens");
+        assert_eq!(pop_all(&mut connection, &group, &topic, LONG_MS).len(), 0, "all is acknowledged");
+    }
+}
