@@ -333,10 +333,10 @@ impl<'a> Scanner<'a> {
                 None => {
                     let name = self.string(fields)?;
                     self.expect(b':', "a field without a colon")?;
-                    self.blanks();
                     name
                 }
             };
+            self.blanks();
             if self.peek() == Some(b'"') {
                 let value = self.string(fields)?;
                 fields.push_spans(name, value);
@@ -500,12 +500,15 @@ mod tests {
     fn what_the_peer_accepts_is_accepted() {
         let command = decoded(
             " { \"version\" : \"317\", \"language\":9, \"x\":[1,{\"y\":[\"]\"]}], \"extFields\":{ \"a\" : 4,\"b\":true ,\"c\":null,\"d\":[1,2],\
-             \"e\\u0041\":\"\\ud83d\\ude00\\ud83dx\\\\\\/\",\"a\":\"5\",}, \"flag\":null, \"remark\":null, \"code\":34}\n",
+             \"f\": \"g\",\"e\\u0041\":\"\\ud83d\\ude00\\ud83dx\\\\\\/\",\"a\":\"5\",}, \"flag\":null, \"remark\":null, \"code\":34}\n",
         )
         .unwrap();
         assert_eq!((command.code, command.version, command.language, command.flag), (34, 317, Language::Go, 0));
         let fields: Vec<_> = command.fields.iter().collect();
-        assert_eq!(fields, [("a", "4"), ("b", "true"), ("d", "[1,2]"), ("eA", "😀\u{fffd}x\\/"), ("a", "5")]);
+        assert_eq!(
+            fields,
+            [("a", "4"), ("b", "true"), ("d", "[1,2]"), ("f", "g"), ("eA", "😀\u{fffd}x\\/"), ("a", "5")]
+        );
         assert_eq!(command.fields.get("a"), Some("5"));
         assert!(decoded(r#"{"extFields":null}"#).unwrap().fields.is_empty());
         assert!(decoded("{}").is_ok());

@@ -21,6 +21,7 @@ pub const MIN_OFFSET: i32 = 31;
 pub const EARLIEST_TIME: i32 = 32;
 pub const HEARTBEAT: i32 = 34;
 pub const SEND_BACK: i32 = 36;
+pub const LOCK_QUEUES: i32 = 41;
 pub const ROUTE: i32 = 105;
 pub const UPDATE_GROUP: i32 = 200;
 pub const SEND_V2: i32 = 310;

@@ -3,7 +3,7 @@
 use harness::connection::Connection;
 use harness::frame::Frame;
 use harness::record::Record;
-use harness::request::{self, CODE_OK, CODE_SYSTEM_ERROR, Queue, UPDATE_GROUP, read_queue_of, send_back};
+use harness::request::{self, CODE_OK, CODE_SYSTEM_ERROR, LOCK_QUEUES, Queue, UPDATE_GROUP, read_queue_of, send_back};
 use harness::target::Target;
 
 fn send(connection: &mut Connection, queue: &Queue, body: &str) -> Record {
@@ -89,6 +89,14 @@ fn a_clients_own_retry_goes_where_its_tries_lead() {
     assert_eq!((again.reconsume_times, again.body.as_slice()), (2, &b"again"[..]));
     let dead = read_queue_of(&mut connection, &dlq(&group), 1).remove(0);
     assert_eq!((dead.reconsume_times, dead.property("RETRY_TOPIC")), (3, Some("T")));
+    // A group that holds queues consumes in order, and tries again by itself: what it sends it has given up.
+    let lock = format!(
+        "{{\"consumerGroup\":\"{group}\",\"clientId\":\"c\",\"mqSet\":[{{\"topic\":\"T\",\"brokerName\":\"b\",\"queueId\":0}}]}}"
+    );
+    connection.call_ok(&Frame::request(LOCK_QUEUES).body(lock)).expect("locked");
+    connection.call_ok(&retry(1, "given up")).expect("stored");
+    let dead = read_queue_of(&mut connection, &dlq(&group), 2).remove(1);
+    assert_eq!((dead.reconsume_times, dead.body.as_slice()), (1, &b"given up"[..]));
 }
 
 #[test]

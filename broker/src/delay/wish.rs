@@ -2,7 +2,9 @@
 
 use base::Millis;
 use remoting::code::ResponseCode;
-use remoting::properties::{DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELIVER_MS};
+use remoting::properties::{
+    DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS,
+};
 
 use crate::call::Refusal;
 use crate::config::Delays;
@@ -14,6 +16,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) delay_seconds: Option<&'a str>,
     pub(crate) delay_ms: Option<&'a str>,
     pub(crate) deliver_ms: Option<&'a str>,
+    /// The message is none, but takes back the timed message with this unique key.
+    pub(crate) deletes: Option<&'a str>,
 }
 
 /// When to deliver.
@@ -64,6 +68,12 @@ impl Wish<'_> {
         if !delays.timers {
             let remark = "timed messages are switched off on this broker (timerWheelEnable=false): nothing was stored";
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+        }
+        if self.deletes.is_some() {
+            // Delivered as a message it would do harm.
+            let remark =
+                format!("{TIMER_DELETE_UNIQUE_KEY} is not served: take the message back by its recall handle (370)");
+            return Err(illegal(remark));
         }
         let wanted = u64::try_from(wanted).unwrap_or(0);
         let ahead = wanted.saturating_sub(now.0);
@@ -129,9 +139,11 @@ mod tests {
             (Wish { delay_seconds: Some("9223372036854775807"), ..none }, Err(())),
             (Wish { delay_ms: Some("1.5"), ..none }, Err(())),
             (
-                Wish { delay_seconds: Some("1"), delay_ms: Some("9"), deliver_ms: Some("x"), level: None },
+                Wish { delay_seconds: Some("1"), delay_ms: Some("9"), deliver_ms: Some("x"), ..none },
                 Ok(Due::Timer(at(1000))),
             ),
+            (Wish { deletes: Some("T+key"), delay_ms: Some("9"), ..none }, Err(())),
+            (Wish { deletes: Some("T+key"), level: Some("2"), ..none }, Ok(Due::Level(at(5000)))),
             (Wish { delay_ms: Some("9"), deliver_ms: Some("x"), ..none }, Ok(Due::Timer(at(9)))),
             (Wish { level: Some("2"), deliver_ms: Some("x"), ..none }, Ok(Due::Level(at(5000)))),
             (Wish { level: Some("0"), delay_ms: Some("9"), ..none }, Ok(Due::Timer(at(9)))),

@@ -3,7 +3,8 @@
 use remoting::code::ResponseCode;
 use remoting::properties::{
     self, CLUSTER, DELAY_LEVEL, MSG_REGION, NAME_END, POP_CHECKPOINT, PROPERTIES_BYTES_MAX, TIMER_DELAY_MS,
-    TIMER_DELAY_SECONDS, TIMER_DELIVER_MS, TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY, VALUE_END, WAIT_STORE,
+    TIMER_DELAY_SECONDS, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY,
+    VALUE_END, WAIT_STORE,
 };
 
 use crate::call::Refusal;
@@ -48,6 +49,7 @@ impl<'a> Known<'a> {
             TIMER_DELAY_SECONDS => self.wish.delay_seconds = Some(value),
             TIMER_DELAY_MS => self.wish.delay_ms = Some(value),
             TIMER_DELIVER_MS => self.wish.deliver_ms = Some(value),
+            TIMER_DELETE_UNIQUE_KEY => self.wish.deletes = Some(value),
             TRANSACTION_PREPARED => self.is_transaction = value == "true",
             POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER => self.is_unclean = true,
             _ => {}
