@@ -18,11 +18,13 @@ pub(super) struct DelayClock {
 impl DelayClock {
     /// Starts at the wall clock's time, but not in front of `at_least`.
     pub(super) fn new(at_least: Millis) -> DelayClock {
-        DelayClock { anchor: Cell::new((clock::instant(), at_least.max(clock::now_ms()))) }
+        let (wall, instant) = both_clocks();
+        DelayClock { anchor: Cell::new((instant, at_least.max(wall))) }
     }
 
     pub(super) fn now(&self) -> Millis {
-        self.at(clock::instant(), clock::now_ms())
+        let (wall, instant) = both_clocks();
+        self.at(instant, wall)
     }
 
     fn at(&self, instant: Instant, wall: Millis) -> Millis {
@@ -33,6 +35,12 @@ impl DelayClock {
         }
         wall.max(flowed)
     }
+}
+
+/// The wall clock first: a pause between the two then makes what flows from them late, never early.
+fn both_clocks() -> (Millis, Instant) {
+    let wall = clock::now_ms();
+    (wall, clock::instant())
 }
 
 #[cfg(test)]
