@@ -41,13 +41,17 @@ impl Log {
         Ok(valid.then_some(bytes))
     }
 
-    /// Whether a range lies in a segment that is there, and not in the part behind the filler of a segment.
+    /// Whether a range is there, and not in the part behind the filler of a segment. What is in the tail cache alone may
+    /// lie in a segment that is still to be made.
     fn is_readable(&self, offset: LogOffset, bytes: u64) -> bool {
-        let segment = self.segments.borrow().containing(offset.0);
-        segment.is_some_and(|segment| offset.0 + bytes <= segment.limit) && {
-            let tail = self.tail.borrow();
-            offset.0 + bytes <= tail.oldest() || tail.covers(offset.0.max(tail.oldest()), offset.0 + bytes)
+        let (start, limit) = (offset.0, offset.0 + bytes);
+        let tail = self.tail.borrow();
+        if start >= tail.oldest() {
+            return tail.covers(start, limit);
         }
+        let segment = self.segments.borrow().containing(start);
+        segment.is_some_and(|segment| limit <= segment.limit)
+            && (limit <= tail.oldest() || tail.covers(tail.oldest(), limit))
     }
 
     /// Records with a key of this hash (see [`crate::key_hash`]) that were stored between two times, both included,

@@ -109,7 +109,10 @@ fn what_only_the_tail_file_has_comes_back() {
         let first = append(&log, "T", 0, &[0; 900_000]).await;
         first.reached(Mark::Durable).await.expect("durable");
         for number in 1..6 {
-            append(&log, "T", 0, &vec![number; 300_000]).await.reached(Mark::Safe).await.expect("safe at once");
+            let ticket = append(&log, "T", 0, &vec![number; 300_000]).await;
+            ticket.reached(Mark::Safe).await.expect("safe at once");
+            let found = log.record_at(ticket.physical_offset.offset()).await.expect("readable");
+            assert!(found.is_some(), "message {number} is found where it is said to lie");
         }
         let crashed = log.clone();
         let end = crash(log).await;
