@@ -43,12 +43,8 @@ impl MappedFile {
         Ok(MappedFile { start, bytes })
     }
 
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
     }
 
     /// Puts content at a place.

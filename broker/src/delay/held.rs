@@ -94,19 +94,7 @@ impl<'a> Restored<'a> {
 
     /// The message to be delivered.
     pub(super) fn draft<'b>(&'b self, record: &RecordView<'b>, topic: &'b str) -> RecordDraft<'b> {
-        RecordDraft {
-            topic,
-            queue_id: self.queue,
-            flag: record.flag(),
-            sys_flag: record.sys_flag(),
-            born_timestamp_ms: record.born_timestamp_ms(),
-            born_host: record.born_host(),
-            store_host: record.store_host(),
-            reconsume_times: record.reconsume_times(),
-            prepared_transaction_offset: record.prepared_transaction_offset(),
-            body: record.body(),
-            properties: &self.properties,
-        }
+        RecordDraft { topic, queue_id: self.queue, properties: &self.properties, ..RecordDraft::of(record) }
     }
 }
 

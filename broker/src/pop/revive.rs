@@ -113,15 +113,10 @@ async fn append(core: &Rc<Core>, retry_topic: &str, due: &Due, record: Bytes) ->
         let draft = RecordDraft {
             topic: &topic,
             queue_id: queue,
-            flag: record.flag(),
-            sys_flag: record.sys_flag(),
-            born_timestamp_ms: record.born_timestamp_ms(),
-            born_host: record.born_host(),
             store_host: core.advertised(),
             reconsume_times: record.reconsume_times().saturating_add(1),
-            prepared_transaction_offset: record.prepared_transaction_offset(),
-            body: record.body(),
             properties: &properties,
+            ..RecordDraft::of(&record)
         };
         let log = core.log_of_queue(&topic, queue);
         let target = log.queue(&topic, queue);

@@ -215,19 +215,7 @@ fn under_their_topic(core: &Core, ask: &Ask, start: QueueOffset, records: &[u8])
 }
 
 fn push_record(all: &mut BytesMut, record: &RecordView<'_>, topic: &str, properties: &str) {
-    let draft = RecordDraft {
-        topic,
-        queue_id: record.queue_id(),
-        flag: record.flag(),
-        sys_flag: record.sys_flag(),
-        born_timestamp_ms: record.born_timestamp_ms(),
-        born_host: record.born_host(),
-        store_host: record.store_host(),
-        reconsume_times: record.reconsume_times(),
-        prepared_transaction_offset: record.prepared_transaction_offset(),
-        body: record.body(),
-        properties,
-    };
+    let draft = RecordDraft { topic, properties, ..RecordDraft::of(record) };
     let at = all.len();
     all.resize(at + record::record_bytes(&draft), 0);
     let placement = Placement {

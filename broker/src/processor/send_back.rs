@@ -110,15 +110,10 @@ async fn store(core: &Rc<Core>, record: &[u8], hop: Hop, topic: &Topic, queue: Q
     let message = RecordDraft {
         topic: topic.name(),
         queue_id: queue,
-        flag: record.flag(),
-        sys_flag: record.sys_flag(),
-        born_timestamp_ms: record.born_timestamp_ms(),
-        born_host: record.born_host(),
         store_host: core.advertised(),
         reconsume_times: record.reconsume_times().saturating_add(1),
-        prepared_transaction_offset: record.prepared_transaction_offset(),
-        body: record.body(),
         properties: &properties,
+        ..RecordDraft::of(&record)
     };
     let due = Due::after_level(i64::from(level), &core.config().delays, core.delays.now());
     // The consumer forgets the message once it is told that it was taken.

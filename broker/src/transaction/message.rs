@@ -58,15 +58,11 @@ impl Message {
         RecordDraft {
             topic: &self.topic,
             queue_id: self.queue,
-            flag: half.flag(),
             sys_flag: self.sys_flag,
-            born_timestamp_ms: half.born_timestamp_ms(),
-            born_host: half.born_host(),
             store_host,
-            reconsume_times: half.reconsume_times(),
             prepared_transaction_offset: self.prepared_transaction_offset,
-            body: half.body(),
             properties: &self.properties,
+            ..RecordDraft::of(half)
         }
     }
 

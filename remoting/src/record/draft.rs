@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use base::{PhysicalOffset, QueueId, QueueOffset};
 
 use super::{
-    BODY_BYTES_MAX, CHECKSUM_TAIL_BYTES, FIXED_BYTES, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V1, MAGIC_V2,
+    BODY_BYTES_MAX, CHECKSUM_TAIL_BYTES, FIXED_BYTES, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V1, MAGIC_V2, RecordView,
     TOPIC_BYTES_MAX, TOPIC_BYTES_V1_MAX, body_crc, sys_flag, without_tail,
 };
 use crate::properties::{PROPERTIES_BYTES_MAX, VALUE_END};
@@ -26,6 +26,25 @@ pub struct RecordDraft<'a> {
     pub body: &'a [u8],
     /// At most [`PROPERTIES_BYTES_MAX`]. A checksum tail copied from another record is dropped.
     pub properties: &'a str,
+}
+
+impl<'a> RecordDraft<'a> {
+    /// The message of a record, to be stored once more with whatever is to differ.
+    pub fn of(record: &RecordView<'a>) -> RecordDraft<'a> {
+        RecordDraft {
+            topic: record.topic(),
+            queue_id: record.queue_id(),
+            flag: record.flag(),
+            sys_flag: record.sys_flag(),
+            born_timestamp_ms: record.born_timestamp_ms(),
+            born_host: record.born_host(),
+            store_host: record.store_host(),
+            reconsume_times: record.reconsume_times(),
+            prepared_transaction_offset: record.prepared_transaction_offset(),
+            body: record.body(),
+            properties: record.properties(),
+        }
+    }
 }
 
 /// Where and when a record comes to lie.

@@ -108,6 +108,10 @@ fn decoding_gives_back_what_was_encoded() {
         assert_eq!(view.properties().trim_end_matches('\u{2}'), draft.properties.trim_end_matches('\u{2}'));
         assert_eq!(view.magic() == MAGIC_V2, draft.topic.len() > TOPIC_BYTES_V1_MAX);
         assert_eq!(view.body_crc(), body_crc(draft.body));
+        let again = RecordDraft::of(&view);
+        let mut copy = vec![0; record_bytes(&again)];
+        encode(&again, PLACEMENT, &mut copy);
+        assert_eq!(copy, bytes, "a message that is stored once more at the same place is the same record");
     }
 }
 

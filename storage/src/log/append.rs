@@ -111,7 +111,7 @@ impl Log {
         match &mut *self.tail_file.borrow_mut() {
             Some(tail_file)
                 if self.marks.safe() == start
-                    && start + content.len() as u64 - self.marks.written() <= tail_file.len() =>
+                    && start + content.len() as u64 - self.marks.written() <= tail_file.bytes() =>
             {
                 tail_file.put(start, content);
                 true

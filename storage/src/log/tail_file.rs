@@ -31,14 +31,14 @@ impl TailFile {
         Ok(TailFile { ring: MappedFile::create(path, bytes as usize)? })
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        self.ring.len() as u64
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ring.bytes() as u64
     }
 
     /// Copies what lies at this offset of the log. It must fit.
     pub(crate) fn put(&mut self, offset: u64, content: &[u8]) {
-        let at = (offset % self.len()) as usize;
-        let (front, rest) = content.split_at(content.len().min(self.ring.len() - at));
+        let at = (offset % self.bytes()) as usize;
+        let (front, rest) = content.split_at(content.len().min(self.ring.bytes() - at));
         self.ring.put(at, front);
         if !rest.is_empty() {
             self.ring.put(0, rest);

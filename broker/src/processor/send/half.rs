@@ -35,6 +35,7 @@ pub(super) async fn store_half(
     header: &SendMessage,
     topic: &Topic,
     queue: QueueId,
+    known: &Known<'_>,
     request: &Request,
 ) -> Result<Stored, Refusal> {
     let config = core.config();
@@ -47,8 +48,7 @@ pub(super) async fn store_half(
         let remark = "too many transactions are pending in the log of this queue: end some of them, or try again later";
         return Err(Refusal::new(ResponseCode::SYSTEM_BUSY, remark));
     }
-    let known = Known::of(&header.properties);
-    let properties = core.additions().stored(&header.properties, &known, || core.unique_key())?;
+    let properties = core.additions().stored(&header.properties, known, || core.unique_key())?;
     let properties = half_properties(&properties, header, queue)?;
     let message = draft(core, header, queue, request.peer, &request.command.body, &properties);
     let half = RecordDraft {

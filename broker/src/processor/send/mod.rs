@@ -181,7 +181,7 @@ async fn store_one(
 ) -> Result<Stored, Refusal> {
     let known = Known::of(&header.properties);
     if half::is_half(header.sys_flag, header.reconsume_times, &known) {
-        return half::store_half(core, header, topic, queue, request).await;
+        return half::store_half(core, header, topic, queue, &known, request).await;
     }
     let due = due(core, &known)?;
     let mut made = None;
