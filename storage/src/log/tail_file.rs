@@ -13,6 +13,7 @@ use std::path::Path;
 
 use base::{LogId, LogOffset, PhysicalOffset};
 use remoting::record::{self, BLANK_BYTES};
+use runtime::buffer::BLOCK_BYTES;
 use runtime::mapped::MappedFile;
 
 use crate::scan::RECORD_BYTES_MAX;
@@ -27,7 +28,7 @@ pub(crate) struct TailFile {
 impl TailFile {
     /// Makes the file anew. What the last one held must be in the log by now.
     pub(crate) fn create(path: &Path, unwritten_bytes_max: u64) -> io::Result<TailFile> {
-        let bytes = BYTES_MAX.min(unwritten_bytes_max.next_multiple_of(4096)).max(4096);
+        let bytes = BYTES_MAX.min(unwritten_bytes_max.next_multiple_of(BLOCK_BYTES as u64)).max(BLOCK_BYTES as u64);
         Ok(TailFile { ring: MappedFile::create(path, bytes as usize)? })
     }
 
@@ -58,10 +59,20 @@ pub(crate) struct KeptRun {
 }
 
 impl Kept {
-    /// `None`: no file was left.
+    /// `None`: no file was left, or one that was being made.
+    ///
+    /// # Errors
+    /// Also when its length is none that a tail file has: acknowledged records may be in what was cut off.
     pub(crate) fn read(path: &Path) -> io::Result<Option<Kept>> {
-        let ring = crate::disk::read_whole(path)?;
-        Ok(ring.filter(|ring| !ring.is_empty()).map(|ring| Kept { ring }))
+        let ring = crate::disk::read_whole(path)?.unwrap_or_default();
+        if !ring.len().is_multiple_of(BLOCK_BYTES) {
+            let what = format!(
+                "it has {} bytes, which is no number of blocks: put it back whole, or remove it and lose what only it has",
+                ring.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Ok((!ring.is_empty()).then_some(Kept { ring }))
     }
 
     /// The records from `end` on, where the log ends: a run for each segment.

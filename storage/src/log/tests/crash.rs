@@ -118,6 +118,13 @@ fn what_only_the_tail_file_has_comes_back() {
         let end = crash(log).await;
         assert!(end > 2 << 20 && crashed.marks.written() < 1 << 20, "safe {end}, written {}", crashed.marks.written());
         drop(crashed);
+        let whole = std::fs::read(folders.tail_file()).expect("the tail file");
+        for cut in [1, 3, whole.len() - 1] {
+            std::fs::write(folders.tail_file(), &whole[..cut]).expect("cut");
+            let opened = Log::open(folders.clone(), LOG, options.clone(), WriteRing::start().expect("a ring")).await;
+            assert!(opened.is_err(), "a tail file of {cut} bytes is no empty one");
+        }
+        std::fs::write(folders.tail_file(), &whole).expect("put back");
         // Under the other policy as well.
         let (log, report) = open(&folders, &small(FlushPolicy::Sync)).await;
         assert_eq!((report.end.0, report.cut_bytes), (end, 0));
