@@ -268,6 +268,12 @@ fn report_damage(reports: &[RecoveryReport]) {
                 damage.file.display()
             ));
         }
+        if let Some(lost) = &report.tail_lost {
+            crate::log::warn(format_args!(
+                "log {}: acknowledged messages behind offset {} may be lost: {lost}",
+                report.log, report.end
+            ));
+        }
     }
 }
 

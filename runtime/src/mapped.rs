@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE};
 
@@ -19,9 +20,18 @@ pub struct MappedFile {
 unsafe impl Send for MappedFile {}
 
 impl MappedFile {
-    /// Makes the file anew, zero and with its space reserved: a store into a file without space would end the process.
-    pub fn create(path: &Path, bytes: usize) -> io::Result<MappedFile> {
+    /// Makes the file anew, zero but for its front, and with its space reserved: a store into a file without space would
+    /// end the process. An older file of this name stays as it was until the new one is whole.
+    pub fn create(path: &Path, bytes: usize, front: &[u8]) -> io::Result<MappedFile> {
         assert!(bytes > 0, "an empty mapping");
+        let fresh = path.with_extension("new");
+        let mut mapped = MappedFile::create_as(&fresh, bytes)?;
+        mapped.put(0, front);
+        std::fs::rename(&fresh, path)?;
+        Ok(mapped)
+    }
+
+    fn create_as(path: &Path, bytes: usize) -> io::Result<MappedFile> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -56,6 +66,17 @@ impl MappedFile {
         // SAFETY: the range lies in the mapping, which is ours alone; the content lies outside of it.
         unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), self.start.as_ptr().add(at), content.len()) };
     }
+
+    /// Puts a number at a place, after everything that was put before: who finds it finds that as well.
+    ///
+    /// # Panics
+    /// When the place is not a multiple of 8, or lies outside.
+    pub fn publish(&mut self, at: usize, number: u64) {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.bytes, "a number at {at}");
+        // SAFETY: the eight bytes lie in the mapping, which is ours alone, and are aligned as the mapping is.
+        let place = unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) };
+        place.store(number.to_be(), Ordering::Release);
+    }
 }
 
 impl Drop for MappedFile {
@@ -75,11 +96,14 @@ mod tests {
         let folder = TempFolder::new("mapped");
         let path = folder.path().join("m");
         for _ in 0..2 {
-            let mut mapped = MappedFile::create(&path, 8192).expect("mapped");
-            assert!(std::fs::read(&path).expect("read") == [0; 8192], "a file made anew is zero");
+            let mut mapped = MappedFile::create(&path, 8192, b"front").expect("mapped");
+            let content = std::fs::read(&path).expect("read");
+            assert!(content[..5] == *b"front" && content[5..] == [0; 8187], "a file made anew is zero");
             mapped.put(8190, b"ab");
+            mapped.publish(16, 0x0102);
             drop(mapped);
-            assert_eq!(std::fs::read(&path).expect("read")[8190..], *b"ab");
+            let content = std::fs::read(&path).expect("read");
+            assert_eq!((&content[16..24], &content[8190..]), (&[0, 0, 0, 0, 0, 0, 1, 2][..], &b"ab"[..]));
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! slot: u64 magic, u32 version, u16 log, u16 clean, u64 generation, u64 durable, u64 written limit,
-//!       u64 segment bytes, u32 crc
+//!       u64 segment bytes, u64 tail, u128 boot, u32 crc
 //! ```
 
 use std::path::Path;
@@ -13,11 +13,12 @@ use std::path::Path;
 use base::LogId;
 use runtime::file;
 
+use crate::boot::Boot;
 use crate::disk;
 use crate::error::{IoContext, StorageError};
 
 const MAGIC: u64 = 0x524d_5143_4845_434b;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SLOT_BYTES: usize = 4096;
 
 const MAGIC_AT: usize = 0;
@@ -28,8 +29,10 @@ const GENERATION_AT: usize = CLEAN_AT + 2;
 const DURABLE_AT: usize = GENERATION_AT + 8;
 const WRITTEN_LIMIT_AT: usize = DURABLE_AT + 8;
 const SEGMENT_BYTES_AT: usize = WRITTEN_LIMIT_AT + 8;
-const CRC_AT: usize = SEGMENT_BYTES_AT + 8;
-const _: () = assert!(CRC_AT + 4 == 52);
+const TAIL_AT: usize = SEGMENT_BYTES_AT + 8;
+const BOOT_AT: usize = TAIL_AT + 8;
+const CRC_AT: usize = BOOT_AT + 16;
+const _: () = assert!(CRC_AT + 4 == 76);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
@@ -40,6 +43,10 @@ pub(crate) struct Checkpoint {
     pub(crate) written_limit: u64,
     /// What all segments were made with.
     pub(crate) segment_bytes: u64,
+    /// The generation of the tail file that the log is run with; 0: it has none.
+    pub(crate) tail: u64,
+    /// When the tail file was made.
+    pub(crate) boot: Boot,
     /// The log was stopped in order and ends at `durable`.
     pub(crate) clean: bool,
 }
@@ -74,7 +81,9 @@ fn encode(checkpoint: &Checkpoint, log: LogId) -> [u8; SLOT_BYTES] {
     slot[GENERATION_AT..DURABLE_AT].copy_from_slice(&checkpoint.generation.to_be_bytes());
     slot[DURABLE_AT..WRITTEN_LIMIT_AT].copy_from_slice(&checkpoint.durable.to_be_bytes());
     slot[WRITTEN_LIMIT_AT..SEGMENT_BYTES_AT].copy_from_slice(&checkpoint.written_limit.to_be_bytes());
-    slot[SEGMENT_BYTES_AT..CRC_AT].copy_from_slice(&checkpoint.segment_bytes.to_be_bytes());
+    slot[SEGMENT_BYTES_AT..TAIL_AT].copy_from_slice(&checkpoint.segment_bytes.to_be_bytes());
+    slot[TAIL_AT..BOOT_AT].copy_from_slice(&checkpoint.tail.to_be_bytes());
+    slot[BOOT_AT..CRC_AT].copy_from_slice(&checkpoint.boot.0.to_be_bytes());
     let crc = crc32fast::hash(&slot[..CRC_AT]);
     slot[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_be_bytes());
     slot
@@ -93,6 +102,8 @@ fn decode(slot: &[u8], log: LogId) -> Option<Checkpoint> {
         durable: u64_at(DURABLE_AT),
         written_limit: u64_at(WRITTEN_LIMIT_AT),
         segment_bytes: u64_at(SEGMENT_BYTES_AT),
+        tail: u64_at(TAIL_AT),
+        boot: Boot(u128::from_be_bytes(slot[BOOT_AT..CRC_AT].try_into().expect("sixteen bytes"))),
         clean: u16_at(CLEAN_AT) == 1,
     })
 }
@@ -109,7 +120,9 @@ mod tests {
         assert_eq!(Checkpoint::read(&path, LogId(1)).expect("no error"), None);
         for generation in 1..=3 {
             let durable = generation * 10;
-            let checkpoint = Checkpoint { generation, durable, written_limit: 99, segment_bytes: 7, clean: false };
+            let (boot, clean) = (Boot(1 << 100), false);
+            let checkpoint =
+                Checkpoint { generation, durable, written_limit: 99, segment_bytes: 7, tail: 2, boot, clean };
             checkpoint.write(&path, LogId(1)).expect("written");
             assert_eq!(Checkpoint::read(&path, LogId(1)).expect("no error"), Some(checkpoint));
         }

@@ -6,9 +6,11 @@
 //!
 //! This crate knows records, not requests; files, not sockets.
 
+mod boot;
 mod checkpoint;
 mod disk;
 mod error;
+mod kept;
 mod log;
 mod options;
 mod queue;

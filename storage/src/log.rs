@@ -35,6 +35,7 @@ pub use stats::LogStats;
 pub use upkeep::DroppedSegments;
 pub use watermarks::{Mark, MarkCall};
 
+use crate::boot::Boot;
 use crate::checkpoint::Checkpoint;
 use crate::error::{IoContext, StorageError};
 use crate::options::{FlushPolicy, LogFolders, LogOptions};
@@ -47,7 +48,7 @@ use read_plan::Verified;
 use segment::Segments;
 use stats::Counts;
 use tail_cache::TailCache;
-use tail_file::TailFile;
+use tail_file::{Head, TailFile};
 use turn::Turn;
 use watermarks::Watermarks;
 
@@ -239,13 +240,22 @@ impl Log {
     }
 
     /// What an earlier tail file held is in the log, so it begins anew. Without one senders wait for the log itself.
+    /// The checkpoint learns of the file once it is there, so a start that dies in between misses none.
     async fn open_tail_file(&self) -> Result<(), StorageError> {
-        let (path, unwritten_bytes_max) = (self.folders.tail_file(), self.options.unwritten_bytes_max);
-        if self.options.flush == FlushPolicy::Sync {
-            return runtime::blocking(move || crate::disk::remove(&path)).await;
+        let path = self.folders.tail_file();
+        let (generation, end) = (self.checkpoint.borrow().generation, self.opened_end);
+        let head = Head::new(self.id, generation, self.options.unwritten_bytes_max);
+        let made = match self.options.flush {
+            FlushPolicy::Sync => None,
+            FlushPolicy::Async => runtime::blocking(move || TailFile::create(&path, head, end)).await.ok(),
+        };
+        let tail = if made.is_some() { generation } else { 0 };
+        self.save_checkpoint(|checkpoint| (checkpoint.tail, checkpoint.boot) = (tail, Boot::this())).await?;
+        if made.is_none() {
+            let path = self.folders.tail_file();
+            runtime::blocking(move || crate::disk::remove(&path)).await?;
         }
-        let made = runtime::blocking(move || TailFile::create(&path, unwritten_bytes_max)).await;
-        self.tail_file.replace(made.ok());
+        self.tail_file.replace(made);
         Ok(())
     }
 

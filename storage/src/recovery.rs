@@ -15,11 +15,12 @@ use remoting::record;
 use runtime::buffer::BLOCK_BYTES;
 use runtime::file::sync_folder;
 
+use crate::boot::Boot;
 use crate::checkpoint::Checkpoint;
 use crate::disk;
 use crate::error::{IoContext, StorageError};
+use crate::kept::Kept;
 use crate::log::segment::Segment;
-use crate::log::tail_file::Kept;
 use crate::options::{LogFolders, LogOptions, Progress};
 use crate::queue::IndexBuilder;
 use crate::queue::extent_file::{self, ExtentContent, ExtentFile, StoredRun};
@@ -66,6 +67,8 @@ pub struct RecoveryReport {
     /// Bytes of a torn tail behind the end that were overwritten with zeros.
     pub cut_bytes: u64,
     pub damages: Vec<Damage>,
+    /// Why acknowledged messages of the last moments may be missing.
+    pub tail_lost: Option<String>,
     /// Segments whose files were shorter or longer than they were made.
     pub resized: Vec<PathBuf>,
     pub elapsed_ms: u64,
@@ -134,8 +137,13 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let clean = checkpoint.is_some_and(|checkpoint| checkpoint.clean && checkpoint.durable == rebuild.position);
     let active = if clean { rebuild.builder_at(rebuild.position) } else { rebuild.scan_rest()? };
     let end = rebuild.position;
-    if !clean && put_back(folders, log, options, checkpoint, end)? {
-        return Ok(Pass::PutBack { end });
+    if !clean {
+        let kept = Kept::read(&folders.tail_file(), log, checkpoint.as_ref(), end, options.segment_bytes)?;
+        if !kept.runs.is_empty() {
+            put_back(folders, log, options, checkpoint, &kept)?;
+            return Ok(Pass::PutBack { end });
+        }
+        rebuild.report.tail_lost = kept.lost;
     }
     let active = active.finish(end);
     let (extents, mut report) = (rebuild.extents, rebuild.report);
@@ -157,7 +165,8 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let generation = checkpoint.map_or(1, |checkpoint| checkpoint.generation + 1);
     // From now on the log is not known to end here, so this must be durable before the first record is.
     let segment_bytes = options.segment_bytes;
-    let checkpoint = Checkpoint { generation, durable: end, written_limit, segment_bytes, clean: false };
+    let (tail, boot) = checkpoint.map_or((0, Boot::this()), |checkpoint| (checkpoint.tail, checkpoint.boot));
+    let checkpoint = Checkpoint { generation, durable: end, written_limit, segment_bytes, tail, boot, clean: false };
     checkpoint.write(&folders.checkpoint(), log)?;
 
     let stored_last = extents.last().map_or(0, |extent| extent.file.store_ms_last);
@@ -173,25 +182,21 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     Ok(Pass::Done(Box::new(recovered)))
 }
 
-/// Writes what the tail file has of the log behind its end there, durably. Whether there was anything.
+/// Writes what the tail file kept where the log ends, durably.
 fn put_back(
     folders: &LogFolders,
     log: LogId,
     options: &LogOptions,
     checkpoint: Option<Checkpoint>,
-    end: u64,
-) -> Result<bool, StorageError> {
-    let path = folders.tail_file();
-    let Some(kept) = Kept::read(&path).context("read", &path)? else { return Ok(false) };
-    let runs = kept.runs_from(log, end, options.segment_bytes);
-    let Some(last) = runs.last() else { return Ok(false) };
+    kept: &Kept,
+) -> Result<(), StorageError> {
     if let Some(checkpoint) = checkpoint {
-        let limit = last.start + last.bytes.len() as u64;
+        let limit = kept.runs.last().map_or(0, |run| run.start + run.bytes.len() as u64);
         let written_limit = checkpoint.written_limit.max(limit);
         let generation = checkpoint.generation + 1;
         Checkpoint { generation, written_limit, ..checkpoint }.write(&folders.checkpoint(), log)?;
     }
-    for run in &runs {
+    for run in &kept.runs {
         let start = run.start / options.segment_bytes * options.segment_bytes;
         let path = folders.commit_log.join(disk::offset_name(start));
         if !path.exists() {
@@ -199,7 +204,7 @@ fn put_back(
         }
         disk::write_part(&path, run.start - start, &run.bytes).context("write", &path)?;
     }
-    Ok(true)
+    Ok(())
 }
 
 fn open_segments(

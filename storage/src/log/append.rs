@@ -105,13 +105,13 @@ impl Log {
         }
     }
 
-    /// Copies what is appended at `start` to the tail file, if all in front of it is safe and it fits beside what is not
-    /// written yet. Whether it did.
+    /// Copies what is appended at `start` to the tail file, if all in front of it is safe and it fits beside the records
+    /// that are not wholly written yet. Whether it did.
     fn keep(&self, start: u64, content: &[u8]) -> bool {
         match &mut *self.tail_file.borrow_mut() {
             Some(tail_file)
                 if self.marks.safe() == start
-                    && start + content.len() as u64 - self.marks.written() <= tail_file.bytes() =>
+                    && start + content.len() as u64 - self.written_boundary.get() <= tail_file.bytes() =>
             {
                 tail_file.put(start, content);
                 true

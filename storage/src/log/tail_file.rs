@@ -5,118 +5,99 @@
 //! that waits for it waits for tens of milliseconds. A copy in the page cache survives the process just as well. So a
 //! record is copied here as it is appended and counts as safe at once; the write to the log follows.
 //!
-//! A ring: the byte of log offset N lies at N modulo the file's length. A record tells its own offset and has a
-//! checksum, so after a crash nothing else is needed to find the records that the log does not have yet.
+//! A block that says what the file is, and a ring: the byte of log offset N lies at N modulo its length. The block also
+//! says how far the ring goes, so after a crash it is known whether all that was acknowledged is there.
+//!
+//! ```text
+//! block: u64 magic, u32 version, u16 log, u16 0, u64 generation, u64 ring bytes, u32 crc, u32 0, u64 end
+//! ```
 
 use std::io;
 use std::path::Path;
 
-use base::{LogId, LogOffset, PhysicalOffset};
-use remoting::record::{self, BLANK_BYTES};
+use base::LogId;
 use runtime::buffer::BLOCK_BYTES;
 use runtime::mapped::MappedFile;
 
-use crate::scan::RECORD_BYTES_MAX;
+const MAGIC: u64 = 0x524d_515f_5441_494c;
+const VERSION: u32 = 1;
+
+const MAGIC_AT: usize = 0;
+const VERSION_AT: usize = MAGIC_AT + 8;
+const LOG_AT: usize = VERSION_AT + 4;
+const GENERATION_AT: usize = LOG_AT + 4;
+const RING_BYTES_AT: usize = GENERATION_AT + 8;
+const CRC_AT: usize = RING_BYTES_AT + 8;
+const END_AT: usize = CRC_AT + 8;
+const RING_AT: usize = BLOCK_BYTES;
 
 /// Bytes of the file, unless fewer may be unwritten at all. With more than that unwritten, senders wait for the log.
 const BYTES_MAX: u64 = 32 << 20;
 
 pub(crate) struct TailFile {
-    ring: MappedFile,
+    file: MappedFile,
 }
 
 impl TailFile {
-    /// Makes the file anew. What the last one held must be in the log by now.
-    pub(crate) fn create(path: &Path, unwritten_bytes_max: u64) -> io::Result<TailFile> {
-        let bytes = BYTES_MAX.min(unwritten_bytes_max.next_multiple_of(BLOCK_BYTES as u64)).max(BLOCK_BYTES as u64);
-        Ok(TailFile { ring: MappedFile::create(path, bytes as usize)? })
+    /// Makes the file anew for a log that ends at `end`. What the last one held must be in the log by now.
+    pub(crate) fn create(path: &Path, head: Head, end: u64) -> io::Result<TailFile> {
+        let mut file = MappedFile::create(path, RING_AT + head.ring_bytes as usize, &head.encode())?;
+        file.publish(END_AT, end);
+        Ok(TailFile { file })
     }
 
+    /// The bytes that the ring takes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.ring.bytes() as u64
+        (self.file.bytes() - RING_AT) as u64
     }
 
     /// Copies what lies at this offset of the log. It must fit.
     pub(crate) fn put(&mut self, offset: u64, content: &[u8]) {
         let at = (offset % self.bytes()) as usize;
-        let (front, rest) = content.split_at(content.len().min(self.ring.bytes() - at));
-        self.ring.put(at, front);
+        let (front, rest) = content.split_at(content.len().min(self.bytes() as usize - at));
+        self.file.put(RING_AT + at, front);
         if !rest.is_empty() {
-            self.ring.put(0, rest);
+            self.file.put(RING_AT, rest);
         }
+        self.file.publish(END_AT, offset + content.len() as u64);
     }
 }
 
-/// The content of a tail file that a crash left.
-pub(crate) struct Kept {
-    ring: Vec<u8>,
+/// What a tail file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) log: LogId,
+    /// That of the checkpoint under which the file was made.
+    pub(crate) generation: u64,
+    pub(crate) ring_bytes: u64,
 }
 
-/// Records, one behind the other, and the fillers between them.
-pub(crate) struct KeptRun {
-    pub(crate) start: u64,
-    pub(crate) bytes: Vec<u8>,
+impl Head {
+    pub(crate) fn new(log: LogId, generation: u64, unwritten_bytes_max: u64) -> Head {
+        let block = BLOCK_BYTES as u64;
+        let ring_bytes = BYTES_MAX.min(unwritten_bytes_max.next_multiple_of(block)).max(block);
+        Head { log, generation, ring_bytes }
+    }
+
+    pub(crate) fn encode(self) -> [u8; END_AT] {
+        let mut head = [0; END_AT];
+        head[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC.to_be_bytes());
+        head[VERSION_AT..LOG_AT].copy_from_slice(&VERSION.to_be_bytes());
+        head[LOG_AT..LOG_AT + 2].copy_from_slice(&self.log.0.to_be_bytes());
+        head[GENERATION_AT..RING_BYTES_AT].copy_from_slice(&self.generation.to_be_bytes());
+        head[RING_BYTES_AT..CRC_AT].copy_from_slice(&self.ring_bytes.to_be_bytes());
+        let crc = crc32fast::hash(&head[..CRC_AT]);
+        head[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_be_bytes());
+        head
+    }
 }
 
-impl Kept {
-    /// `None`: no file was left, or one that was being made.
-    ///
-    /// # Errors
-    /// Also when its length is none that a tail file has: acknowledged records may be in what was cut off.
-    pub(crate) fn read(path: &Path) -> io::Result<Option<Kept>> {
-        let ring = crate::disk::read_whole(path)?.unwrap_or_default();
-        if !ring.len().is_multiple_of(BLOCK_BYTES) {
-            let what = format!(
-                "it has {} bytes, which is no number of blocks: put it back whole, or remove it and lose what only it has",
-                ring.len()
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-        Ok((!ring.is_empty()).then_some(Kept { ring }))
-    }
-
-    /// The records from `end` on, where the log ends: a run for each segment.
-    pub(crate) fn runs_from(&self, log: LogId, end: u64, segment_bytes: u64) -> Vec<KeptRun> {
-        let mut runs: Vec<KeptRun> = Vec::new();
-        let mut at = end;
-        loop {
-            let segment_limit = (at / segment_bytes + 1) * segment_bytes;
-            let (next, bytes) = if let Some(record) = self.record_at(log, at, segment_limit) {
-                (at + record.len() as u64, record)
-            } else if self.is_filler_at(at, segment_limit) {
-                (segment_limit, self.copy(at, BLANK_BYTES))
-            } else {
-                return runs;
-            };
-            match runs.last_mut() {
-                Some(run) if run.start + run.bytes.len() as u64 == at => run.bytes.extend_from_slice(&bytes),
-                _ => runs.push(KeptRun { start: at, bytes }),
-            }
-            at = next;
-        }
-    }
-
-    fn record_at(&self, log: LogId, at: u64, segment_limit: u64) -> Option<Vec<u8>> {
-        let total = u64::from(u32::from_be_bytes(*self.copy(at, 4).first_chunk()?));
-        if total > RECORD_BYTES_MAX.min(segment_limit - at).min(self.ring.len() as u64) {
-            return None;
-        }
-        let bytes = self.copy(at, total as usize);
-        let is_whole = record::verify(&bytes, PhysicalOffset::new(log, LogOffset(at))).is_ok();
-        is_whole.then_some(bytes)
-    }
-
-    /// A filler does not tell its offset; one of an earlier round of the ring only leaves a segment before it is full.
-    fn is_filler_at(&self, at: u64, segment_limit: u64) -> bool {
-        let room = segment_limit - at;
-        room >= BLANK_BYTES as u64 && record::blank_bytes(&self.copy(at, BLANK_BYTES)).map(u64::from) == Some(room)
-    }
-
-    fn copy(&self, offset: u64, bytes: usize) -> Vec<u8> {
-        let at = (offset % self.ring.len() as u64) as usize;
-        let front = &self.ring[at..self.ring.len().min(at + bytes)];
-        let mut copied = front.to_vec();
-        copied.extend_from_slice(&self.ring[..bytes - front.len()]);
-        copied
-    }
+/// The head, the end, and the ring of a file; `None` if it is no whole tail file.
+pub(crate) fn decode(content: &[u8]) -> Option<(Head, u64, &[u8])> {
+    let u64_at = |at: usize| Some(u64::from_be_bytes(*content.get(at..)?.first_chunk()?));
+    let log = LogId(u16::from_be_bytes(*content.get(LOG_AT..)?.first_chunk()?));
+    let head = Head { log, generation: u64_at(GENERATION_AT)?, ring_bytes: u64_at(RING_BYTES_AT)? };
+    let ring = content.get(RING_AT..)?;
+    let is_whole = content[..END_AT] == head.encode() && ring.len() as u64 == head.ring_bytes;
+    is_whole.then_some((head, u64_at(END_AT)?, ring))
 }

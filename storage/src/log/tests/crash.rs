@@ -3,7 +3,10 @@
 use base::Random;
 
 use super::*;
+use crate::boot::Boot;
+use crate::checkpoint::Checkpoint;
 use crate::log::Mark;
+use crate::log::tail_file::Head;
 
 /// Bytes behind the end of the log that a torn write may have left.
 #[derive(Clone, Copy, Debug)]
@@ -119,10 +122,30 @@ fn what_only_the_tail_file_has_comes_back() {
         assert!(end > 2 << 20 && crashed.marks.written() < 1 << 20, "safe {end}, written {}", crashed.marks.written());
         drop(crashed);
         let whole = std::fs::read(folders.tail_file()).expect("the tail file");
-        for cut in [1, 3, whole.len() - 1] {
-            std::fs::write(folders.tail_file(), &whole[..cut]).expect("cut");
+        let mut random = Random::new(3);
+        let noise: Vec<u8> = (4096..whole.len()).map(|_| random.next_u64() as u8).collect();
+        let changed = |at: usize, bytes: &[u8]| [&whole[..at], bytes, &whole[at + bytes.len()..]].concat();
+        let another = Head::new(LogId(LOG.0 + 1), 100, options.unwritten_bytes_max).encode();
+        let older = Head::new(LOG, 0, options.unwritten_bytes_max).encode();
+        let flaws = [
+            ("it is no whole tail file", Vec::new()),
+            ("it is no whole tail file", whole[..4096].to_vec()),
+            ("it is no whole tail file", whole[..whole.len() - 4096].to_vec()),
+            ("it is no whole tail file", [&whole[..], &[0; 4096]].concat()),
+            ("it is no whole tail file", changed(3, &[1])),
+            ("it belongs to log", changed(0, &another)),
+            ("an older file was put in its place", changed(0, &older)),
+            ("has none behind", changed(4096, &noise)),
+            ("has none behind", changed(whole.len() - 4096 * 60, &[0; 4096])),
+        ];
+        let reopened = async || {
             let opened = Log::open(folders.clone(), LOG, options.clone(), WriteRing::start().expect("a ring")).await;
-            assert!(opened.is_err(), "a tail file of {cut} bytes is no empty one");
+            opened.map(|(_, report)| report).map_err(|error| error.to_string())
+        };
+        for (flaw, content) in &flaws {
+            std::fs::write(folders.tail_file(), content).expect("changed");
+            let refused = reopened().await.expect_err(flaw);
+            assert!(refused.contains(flaw) && refused.contains("or remove it"), "{flaw}: {refused}");
         }
         std::fs::write(folders.tail_file(), &whole).expect("put back");
         // Under the other policy as well.
@@ -135,6 +158,37 @@ fn what_only_the_tail_file_has_comes_back() {
         log.stop().await.expect("stopped");
     })
     .expect("an executor");
+}
+
+/// Nobody is kept from starting after a loss of power, or by a file that he took away himself, but it is told.
+#[test]
+fn a_lost_tail_file_is_told() {
+    for is_power_lost in [false, true] {
+        let folder = TempFolder::new("crash");
+        let folders = folders(&folder);
+        runtime::run_here(async move {
+            let (log, _) = open(&folders, &small(FlushPolicy::Async)).await;
+            append_durably(&log, "T", 0, b"body 0").await;
+            crash(log).await;
+            if is_power_lost {
+                let checkpoint = Checkpoint::read(&folders.checkpoint(), LOG).expect("read").expect("one");
+                let (generation, boot) = (checkpoint.generation + 1, Boot(7));
+                Checkpoint { generation, boot, ..checkpoint }.write(&folders.checkpoint(), LOG).expect("written");
+                std::fs::write(folders.tail_file(), [0; 8192]).expect("zeros");
+            } else {
+                std::fs::remove_file(folders.tail_file()).expect("removed");
+            }
+            let (log, report) = open(&folders, &small(FlushPolicy::Async)).await;
+            let flaw = if is_power_lost { "no whole tail file" } else { "is missing" };
+            assert!(report.tail_lost.as_ref().is_some_and(|lost| lost.contains(flaw)), "{report:?}");
+            append_durably(&log, "T", 0, b"body 1").await;
+            crash(log).await;
+            let (log, report) = open(&folders, &small(FlushPolicy::Async)).await;
+            assert_eq!(report.tail_lost, None);
+            log.stop().await.expect("stopped");
+        })
+        .expect("an executor");
+    }
 }
 
 /// A record was torn, the one behind it was not: neither may be there, not even after another record of the torn
