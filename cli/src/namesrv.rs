@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: &NamesrvArguments) -> Result<(), Failure> {
     runtime::run_here(serve(config, address, stop, print_ready)).map_err(system_failure("start an executor"))?
 }
 
-fn print_ready(address: SocketAddr) {
+/// The line that scripts of Apache's nameserver wait for.
+pub(crate) fn print_ready(address: SocketAddr) {
     println!("The Name Server boot success. serializeType=JSON, address {address}");
 }
 
