@@ -222,6 +222,9 @@ impl Log {
             assert!(damage.start < damage.limit, "an empty damage at {}", damage.start);
             self.extents.add_bad(damage.start.0, damage.limit.0);
             if counts.damages.len() < DAMAGES_MAX {
+                if let Some(damaged) = &self.options.damaged {
+                    damaged(self.id, &damage);
+                }
                 counts.damages.push(damage);
             }
         }
