@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use namesrv::{Config, Nameserver};
+use runtime::console;
 use runtime::net::Listener;
 use runtime::process::StopSignal;
 
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: &NamesrvArguments) -> Result<(), Failure> {
 
 /// The line that scripts of Apache's nameserver wait for.
 pub(crate) fn print_ready(address: SocketAddr) {
-    println!("The Name Server boot success. serializeType=JSON, address {address}");
+    console::announce(format_args!("The Name Server boot success. serializeType=JSON, address {address}"));
 }
 
 /// Serves until `stop` is asked; `ready` is told where.
