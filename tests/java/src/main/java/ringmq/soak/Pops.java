@@ -3,8 +3,10 @@ package ringmq.soak;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.impl.MQClientAPIImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.MessageRequestMode;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 
 /** A group that consumes by POP: two members, the broker hands out and takes back. */
 final class Pops extends Actor {
@@ -23,8 +25,11 @@ final class Pops extends Actor {
     @Override
     void start() throws Exception {
         producer = producer();
-        producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl().setMessageRequestMode(broker, topic,
-            group, MessageRequestMode.POP, SHARED_QUEUES, TIMEOUT_MS);
+        MQClientAPIImpl admin = producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl();
+        SubscriptionGroupConfig config = new SubscriptionGroupConfig();
+        config.setGroupName(group);
+        admin.createSubscriptionGroup(broker, config, TIMEOUT_MS);
+        admin.setMessageRequestMode(broker, topic, group, MessageRequestMode.POP, SHARED_QUEUES, TIMEOUT_MS);
         for (int member = 0; member < 2; member++) {
             DefaultMQPushConsumer consumer = consumer(group, group + "-" + member);
             consumer.setClientRebalance(false);

@@ -21,6 +21,16 @@ public final class Soak {
             System.err.println("usage: Soak NAMESRV BROKER RUN SECONDS");
             System.exit(2);
         }
+        try {
+            soak(arguments);
+        } catch (Exception fault) {
+            fault.printStackTrace();
+            // The clients' threads would go on.
+            System.exit(1);
+        }
+    }
+
+    private static void soak(String[] arguments) throws Exception {
         String namesrv = arguments[0];
         String run = arguments[2];
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(arguments[3]));
