@@ -106,20 +106,17 @@ impl Group {
     }
 
     fn first_comes(&mut self, broker: &str, subscriptions: &Value) -> io::Result<()> {
-        self.join(broker, subscriptions)?;
-        self.check_members()
+        self.join(broker, subscriptions)
     }
 
     fn second_comes(&mut self, broker: &str, subscriptions: &Value) -> io::Result<()> {
         self.join(broker, subscriptions)?;
-        self.await_notice()?;
-        self.check_members()
+        self.settle()
     }
 
     fn first_leaves(&mut self, _broker: &str, _subscriptions: &Value) -> io::Result<()> {
         drop(self.members.remove(0));
-        self.await_notice()?;
-        self.check_members()
+        self.settle()
     }
 
     fn join(&mut self, broker: &str, subscriptions: &Value) -> io::Result<()> {
@@ -138,25 +135,21 @@ impl Group {
         Ok(())
     }
 
-    /// Waits until the member that was there before hears that its group has changed.
-    fn await_notice(&mut self) -> io::Result<()> {
-        let (_, connection) = &mut self.members[0];
-        while connection.receive()?.code != MEMBERS_CHANGED {}
-        Ok(())
-    }
-
-    fn check_members(&mut self) -> io::Result<()> {
+    /// The member that was there before hears that its group has changed, and then finds out who is there. It may have
+    /// heard of an older change first.
+    fn settle(&mut self) -> io::Result<()> {
         let expected: BTreeSet<String> = self.members.iter().map(|(client, _)| client.clone()).collect();
         let (_, connection) = &mut self.members[0];
-        let answer = connection.call_ok(&Frame::request(MEMBERS_OF_GROUP).field("consumerGroup", &self.name))?;
-        let body: Value = serde_json::from_slice(&answer.body).map_err(io::Error::other)?;
-        let listed: Option<Vec<&str>> =
-            body["consumerIdList"].as_array().map(|ids| ids.iter().filter_map(Value::as_str).collect());
-        let found: BTreeSet<String> = listed.unwrap_or_default().into_iter().map(str::to_owned).collect();
-        if found == expected {
-            return Ok(());
+        loop {
+            while connection.receive()?.code != MEMBERS_CHANGED {}
+            let answer = connection.call_ok(&Frame::request(MEMBERS_OF_GROUP).field("consumerGroup", &self.name))?;
+            let body: Value = serde_json::from_slice(&answer.body).map_err(io::Error::other)?;
+            let ids = body["consumerIdList"].as_array().cloned().unwrap_or_default();
+            let found: BTreeSet<String> = ids.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            if found == expected {
+                return Ok(());
+            }
         }
-        Err(io::Error::other(format!("{} has {found:?} instead of {expected:?}", self.name)))
     }
 }
 
