@@ -21,7 +21,7 @@ const GROUPS: u32 = 1000;
 const TOPICS: u32 = 100;
 const MEMBERS: u32 = 2;
 /// Threads that act for the consumers, each for an equal share of the groups.
-const THREADS: u32 = 8;
+const THREADS: u32 = 64;
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 /// The producer's rate and how long it sends in calm and beside the waves.
 const RATE: &str = "5000";
