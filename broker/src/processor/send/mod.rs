@@ -24,8 +24,7 @@ use remoting::text::Text;
 use runtime::clock;
 use storage::{AppendError, FlushPolicy, Log, Mark, StorageError, Ticket};
 
-pub(crate) use properties::Additions;
-use properties::Known;
+pub(crate) use properties::{Additions, Known};
 pub(crate) use put::put;
 pub(crate) use retry::DLQ_QUEUE;
 
