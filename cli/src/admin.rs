@@ -7,6 +7,7 @@ mod dead_letters;
 mod dlq;
 mod group;
 mod message;
+mod order;
 mod query;
 mod targets;
 mod topic;
