@@ -17,6 +17,8 @@ pub(super) struct Counts {
     pub(super) read_memory_bytes: u64,
     pub(super) read_resident_bytes: u64,
     pub(super) read_cold_bytes: u64,
+    pub(super) dropped_segments: u64,
+    pub(super) dropped_bytes: u64,
     pub(super) extents_repaired: u64,
     pub(super) extent_failure: Option<StorageError>,
     pub(super) damages: Vec<Damage>,
@@ -49,6 +51,9 @@ pub struct LogStats {
     pub read_resident_bytes: u64,
     pub read_cold_bytes: u64,
     pub tail_cache_bytes: u64,
+    /// Segments that left the log, and their bytes.
+    pub dropped_segments: u64,
+    pub dropped_bytes: u64,
     pub extents_repaired: u64,
     /// Why the last extent could not be stored; it is tried again.
     pub extent_failure: Option<StorageError>,
@@ -85,6 +90,8 @@ impl Log {
             read_resident_bytes: counts.read_resident_bytes,
             read_cold_bytes: counts.read_cold_bytes,
             tail_cache_bytes: self.tail.borrow().bytes(),
+            dropped_segments: counts.dropped_segments,
+            dropped_bytes: counts.dropped_bytes,
             extents_repaired: counts.extents_repaired,
             extent_failure: counts.extent_failure.clone(),
             is_full: self.full.borrow().is_some(),
