@@ -56,9 +56,8 @@ impl Log {
     /// The oldest segment, unless it is the one that is written to or not all of it is durable yet.
     pub async fn oldest_segment(&self) -> Result<Option<OldSegment>, StorageError> {
         let durable = self.marks.durable();
-        let Some(segment) = self.segments.borrow().first().filter(|segment| segment.limit <= durable) else {
-            return Ok(None);
-        };
+        let first = self.segments.borrow().first().filter(|segment| segment.limit <= durable);
+        let Some(segment) = first.filter(|segment| segment.limit <= self.last_start()) else { return Ok(None) };
         let (limit, bytes) = (LogOffset(segment.limit), segment.limit - segment.start);
         let path = segment.path.clone();
         let written = runtime::blocking(move || disk::modified(&path)).await?;
@@ -73,7 +72,7 @@ impl Log {
         space: FreedSpace,
     ) -> Result<DroppedSegments, StorageError> {
         let bytes = self.options.segment_bytes;
-        let wanted = offset.0.min(self.marks.durable()) / bytes * bytes;
+        let wanted = offset.0.min(self.marks.durable()).min(self.last_start()) / bytes * bytes;
         let min = self.min_offset();
         if wanted > min.0 && self.extents_end.get() < wanted {
             // The entries of what stays must not be in memory only, between extents that go and others that follow.
@@ -104,6 +103,11 @@ impl Log {
             self.dispose(segment, space).await?;
         }
         Ok(dropped)
+    }
+
+    /// Where the last segment begins. It stays: a log without any would not be known to have been one.
+    fn last_start(&self) -> u64 {
+        self.segments.borrow().last_start().unwrap_or(0)
     }
 
     /// Gives the file system back what the log keeps for its next segment.

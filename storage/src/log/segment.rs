@@ -120,6 +120,10 @@ impl Segments {
         self.by_start.values().next().cloned()
     }
 
+    pub(crate) fn last_start(&self) -> Option<u64> {
+        self.by_start.keys().next_back().copied()
+    }
+
     pub(crate) fn min_offset(&self) -> Option<u64> {
         self.by_start.keys().next().copied()
     }
