@@ -24,7 +24,7 @@ pub use error::{AppendError, StorageError};
 pub use log::{
     DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, MarkCall, OldSegment, Ticket, VisibleRecord,
 };
-pub use options::{FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
+pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};
 pub use store::{Store, StoreOptions, StoreWarning};

@@ -19,6 +19,7 @@ pub(super) struct Counts {
     pub(super) read_cold_bytes: u64,
     pub(super) dropped_segments: u64,
     pub(super) dropped_bytes: u64,
+    pub(super) cold_loads: u64,
     pub(super) extents_repaired: u64,
     pub(super) extent_failure: Option<StorageError>,
     pub(super) damages: Vec<Damage>,
@@ -50,6 +51,8 @@ pub struct LogStats {
     pub read_memory_bytes: u64,
     pub read_resident_bytes: u64,
     pub read_cold_bytes: u64,
+    /// Times that a stretch of a file was brought in, off the core.
+    pub cold_loads: u64,
     pub tail_cache_bytes: u64,
     /// Segments that left the log, and their bytes.
     pub dropped_segments: u64,
@@ -89,6 +92,7 @@ impl Log {
             read_memory_bytes: counts.read_memory_bytes,
             read_resident_bytes: counts.read_resident_bytes,
             read_cold_bytes: counts.read_cold_bytes,
+            cold_loads: counts.cold_loads,
             tail_cache_bytes: self.tail.borrow().bytes(),
             dropped_segments: counts.dropped_segments,
             dropped_bytes: counts.dropped_bytes,
