@@ -30,6 +30,7 @@ use crate::placement::{Placement, TABLES_CORE};
 use crate::pop::Pops;
 use crate::processor::send::Additions;
 use crate::registration::Registration;
+use crate::retention::Retention;
 use crate::stats::Stats;
 use crate::topic::{Topic, TopicOwner, Topics};
 use crate::transaction::Transactions;
@@ -103,6 +104,8 @@ pub(crate) struct Core {
     /// Expressions that pulls of this core's queues filter by.
     pub(crate) filters: Filters,
     pub(crate) stats: Stats,
+    /// How old segments of this core's logs go.
+    pub(crate) retention: Retention,
     /// The tables themselves: on the tables' core only.
     pub(crate) tables: OnceCell<Tables>,
     asks: RefCell<Slab<Box<dyn Any>>>,
@@ -160,6 +163,7 @@ impl Core {
             delays: Delays::default(),
             filters: Filters::default(),
             stats: Stats::default(),
+            retention: Retention::default(),
             tables: OnceCell::new(),
             asks: RefCell::default(),
             opened: RefCell::default(),

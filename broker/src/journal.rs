@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use base::{QueueId, QueueOffset};
+use base::{LogOffset, QueueId, QueueOffset};
 use remoting::properties::Builder;
 use remoting::record::{RecordDraft, RecordView};
 use remoting::text::Text;
@@ -39,6 +39,15 @@ pub(crate) struct Place {
     pub(crate) snapshot_at: Option<QueueOffset>,
     /// Notes behind the snapshot.
     pub(crate) since: u64,
+}
+
+/// Why a journal could not be shortened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JournalTrouble {
+    #[error(transparent)]
+    Read(#[from] StorageError),
+    #[error(transparent)]
+    Append(#[from] AppendError),
 }
 
 pub(crate) struct Journal {
@@ -88,6 +97,31 @@ impl Journal {
         } else {
             self.due_after.set(2 * since);
         }
+    }
+
+    /// Lets a start read nothing that lies in front of an offset of the log: by a new snapshot, if it would. False when
+    /// that would take more than `bytes_max`.
+    pub(crate) async fn leave<N: Note>(
+        &self,
+        limit: LogOffset,
+        bytes_max: usize,
+        snapshot: impl FnOnce() -> N,
+    ) -> Result<bool, JournalTrouble> {
+        let queue = self.queue();
+        let begins = self.place.get().snapshot_at.unwrap_or_else(|| queue.min()).max(queue.min());
+        let first = queue.entries(begins).await?;
+        if first.first().is_none_or(|(_, entry)| entry.offset >= limit) {
+            return Ok(true);
+        }
+        let snapshot = snapshot();
+        let (at, body) = (self.queue().next(), snapshot.body());
+        if body.len() > bytes_max {
+            return Ok(false);
+        }
+        self.append_text(&body, snapshot.properties(), &[])?;
+        self.place.set(Place { snapshot_at: Some(at), since: 0 });
+        self.due_after.set(SNAPSHOT_EVERY);
+        Ok(true)
     }
 
     fn append_text(

@@ -19,6 +19,7 @@ mod placement;
 mod pop;
 mod processor;
 mod registration;
+mod retention;
 mod start;
 mod stats;
 mod topic;

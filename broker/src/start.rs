@@ -30,7 +30,7 @@ use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::registration::{Facts, Registration};
 use crate::topic::TopicOwner;
-use crate::{banner, delay, group, pop, stats, transaction};
+use crate::{banner, delay, group, pop, retention, stats, transaction};
 
 /// Clients of old look for a second port, so far below the first.
 const FAST_PORT_BELOW: u16 = 2;
@@ -330,13 +330,18 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
     for outcome in started.await {
         outcome?;
     }
-    core.on_each(|core| async move {
-        stats::start(&core);
-        group::start_background(&core);
-        transaction::start_background(&core);
-        pop::commit_recovered(&core).await;
-        pop::start_background(&core);
-        delay::start_background(&core);
+    let ballast = boot.store.ballast().clone();
+    core.on_each(move |core| {
+        let ballast = ballast.clone();
+        async move {
+            stats::start(&core);
+            group::start_background(&core);
+            transaction::start_background(&core);
+            pop::commit_recovered(&core).await;
+            pop::start_background(&core);
+            delay::start_background(&core);
+            retention::start_background(&core, ballast);
+        }
     })
     .await;
     Ok(())
@@ -373,6 +378,9 @@ fn accept(core: &Rc<Core>, listener: Listener) {
 async fn shut_down(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError> {
     crate::log::note(format_args!("stopping: no new requests are taken"));
     core.tables().registration.stop().await;
+    // A stop writes tables and extents.
+    let ballast = boot.store.ballast().clone();
+    runtime::blocking(move || ballast.give_back_if_full()).await?;
     core.on_each(|core| async move {
         core.draining.set(true);
         core.waits.wake_all();
@@ -392,7 +400,7 @@ async fn shut_down(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError>
     }
     boot.store.close()?;
     core.on_each(|core| async move { core.end() }).await;
-    crate::log::note(format_args!("stopped: the next start has nothing to recover"));
+    crate::log::note(format_args!("stopped: everything acknowledged is durable"));
     Ok(())
 }
 

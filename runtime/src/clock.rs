@@ -12,6 +12,18 @@ pub fn now_ms() -> Millis {
     Millis(since.as_millis() as u64)
 }
 
+/// The hour of the day here, 0 to 23, by the machine's time zone.
+pub fn local_hour(now: Millis) -> u8 {
+    let seconds = (now.0 / 1000) as libc::time_t;
+    let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: both pointers are valid for the call, and a structure of zeros is a valid `tm`.
+    let parts = unsafe {
+        libc::localtime_r(&raw const seconds, parts.as_mut_ptr());
+        parts.assume_init()
+    };
+    parts.tm_hour as u8
+}
+
 /// A point on the monotonic clock.
 pub fn instant() -> Instant {
     Instant::now()

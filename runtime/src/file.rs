@@ -199,6 +199,8 @@ fn cached_pages(file: RawFd, start: u64, limit: u64) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
     pub bytes_total: u64,
+    /// What nobody uses. Some of it may be kept for the superuser.
+    pub bytes_free: u64,
     /// What this process may still use.
     pub bytes_available: u64,
 }
@@ -207,6 +209,7 @@ pub fn space(path: &Path) -> io::Result<Space> {
     let stat = nix::sys::statvfs::statvfs(path)?;
     Ok(Space {
         bytes_total: stat.blocks() * stat.fragment_size(),
+        bytes_free: stat.blocks_free() * stat.fragment_size(),
         bytes_available: stat.blocks_available() * stat.fragment_size(),
     })
 }

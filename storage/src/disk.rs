@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use base::Millis;
 use runtime::file::sync_folder;
 
 use crate::error::{IoContext, StorageError};
@@ -91,6 +92,25 @@ pub(crate) fn write_part(path: &Path, offset: u64, content: &[u8]) -> io::Result
 pub(crate) fn resize(path: &Path, bytes: u64) -> Result<(), StorageError> {
     let file = OpenOptions::new().write(true).open(path).context("open for writing", path)?;
     file.set_len(bytes).and_then(|()| file.sync_all()).context("set the length of", path)
+}
+
+/// Takes so many bytes from the end of a file and returns how many are left; none of a file that is not there.
+pub(crate) fn shorten(path: &Path, by: u64) -> Result<u64, StorageError> {
+    let file = match OpenOptions::new().write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(StorageError::io("open for writing", path, error)),
+    };
+    let left = file.metadata().context("look at", path)?.len().saturating_sub(by);
+    file.set_len(left).context("set the length of", path)?;
+    Ok(left)
+}
+
+/// When a file was written to for the last time.
+pub(crate) fn modified(path: &Path) -> Result<Millis, StorageError> {
+    let modified = fs::metadata(path).and_then(|metadata| metadata.modified()).context("look at", path)?;
+    let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(Millis(since.as_millis() as u64))
 }
 
 /// The content of a file, `None` if there is none.

@@ -6,6 +6,7 @@
 //!
 //! This crate knows records, not requests; files, not sockets.
 
+mod ballast;
 mod boot;
 mod checkpoint;
 mod disk;
@@ -18,8 +19,11 @@ mod recovery;
 mod scan;
 mod store;
 
+pub use ballast::Ballast;
 pub use error::{AppendError, StorageError};
-pub use log::{DroppedSegments, KeyMatch, Log, LogStats, Mark, MarkCall, Ticket, VisibleRecord};
+pub use log::{
+    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, MarkCall, OldSegment, Ticket, VisibleRecord,
+};
 pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};

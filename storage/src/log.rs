@@ -9,6 +9,7 @@ mod dispatch;
 mod lookup;
 mod prepare;
 mod read_plan;
+mod retire;
 pub(crate) mod segment;
 mod stats;
 mod tail_cache;
@@ -31,8 +32,8 @@ use runtime::sync::Notify;
 pub use append::Ticket;
 pub use dispatch::VisibleRecord;
 pub use lookup::KeyMatch;
+pub use retire::{DroppedSegments, FreedSpace, OldSegment};
 pub use stats::LogStats;
-pub use upkeep::DroppedSegments;
 pub use watermarks::{Mark, MarkCall};
 
 use crate::boot::Boot;

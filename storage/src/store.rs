@@ -4,6 +4,7 @@
 //! ROOT/lock                  held by the process that uses the store
 //! ROOT/store.json            format version and number of logs, fixed when the store is made; store.json.bak is its copy
 //! ROOT/abort                 there while the store is in use: a stop in order removes it
+//! ROOT/ballast               space for starts, stops and cleaning on a full disk
 //! ROOT/config/*.json         tables of whoever uses the store
 //! ROOT/log-NN/               one log; its segments in commitlog/, or in the same folder under another root
 //! ```
@@ -17,6 +18,7 @@ use runtime::file::{DirectFile, FileLock};
 use runtime::table_file::{self, Stored};
 use serde::{Deserialize, Serialize};
 
+use crate::ballast::Ballast;
 use crate::disk;
 use crate::error::{IoContext, StorageError};
 use crate::options::LogFolders;
@@ -77,6 +79,7 @@ pub struct Store {
     commit_log_root: Option<PathBuf>,
     logs: u16,
     warnings: Vec<StoreWarning>,
+    ballast: Ballast,
     _lock: FileLock,
 }
 
@@ -91,6 +94,8 @@ impl Store {
         let lock_path = root.join("lock");
         let lock = FileLock::try_take(&lock_path).context("lock", &lock_path)?;
         let Some(lock) = lock else { return Err(StorageError::Locked { root, file: lock_path }) };
+        let ballast = Ballast::of(&root);
+        ballast.give_back_if_full()?;
         let mut warnings = Vec::new();
         let logs = settle_logs(&root, logs, logs_if_new, &mut warnings)?;
         let segments_root = commit_log_root.as_deref().unwrap_or(&root);
@@ -105,7 +110,8 @@ impl Store {
             disk::write_whole(&abort, std::process::id().to_string().as_bytes()).context("make", &abort)?;
         }
         disk::make_folder(&root.join("config"))?;
-        Ok(Store { root, commit_log_root, logs, warnings, _lock: lock })
+        ballast.keep_if_room()?;
+        Ok(Store { root, commit_log_root, logs, warnings, ballast, _lock: lock })
     }
 
     pub fn root(&self) -> &Path {
@@ -118,6 +124,10 @@ impl Store {
 
     pub fn warnings(&self) -> &[StoreWarning] {
         &self.warnings
+    }
+
+    pub fn ballast(&self) -> &Ballast {
+        &self.ballast
     }
 
     /// Where a table of the store's user lies: `ROOT/config/NAME`.

@@ -25,12 +25,16 @@ const SEGMENT: Kind =
     Kind::Stepped { step: SEGMENT_BYTES_STEP as i64, min: SEGMENT_BYTES_MIN as i64, max: SEGMENT_BYTES_MAX as i64 };
 const BODY: Kind = Kind::Whole { min: 1, max: MESSAGE_BYTES_MAX as i64, unit: "bytes" };
 const QUEUES: Kind = Kind::Whole { min: 1, max: 1024, unit: "" };
-const RATIO: Kind = Kind::Whole { min: 10, max: 95, unit: "%" };
+const MAX_USED: Kind = Kind::Clamped { min: 10, max: 95, unit: "%" };
+const WARNING: Kind = Kind::Clamped { min: 35, max: 90, unit: "%" };
+const FORCIBLY: Kind = Kind::Clamped { min: 30, max: 85, unit: "%" };
+const BATCH: Kind = Kind::Whole { min: 1, max: 1_000_000, unit: "" };
 pub(super) const HOURS_KEPT: Kind = Kind::Whole { min: 1, max: 1_000_000, unit: "h" };
 const TRANSFER_COUNT: Kind = Kind::Whole { min: 1, max: 65_536, unit: "" };
 const TRANSFER_BYTES: Kind = Kind::Whole { min: 1, max: 1 << 30, unit: "bytes" };
 const TIMEOUT: Kind = Kind::Whole { min: 1, max: 3_600_000, unit: "ms" };
 const DELAY_SECONDS: Kind = Kind::Whole { min: 1, max: DELAY_SECONDS_MAX as i64, unit: "s" };
+const TIMEOUT_OR_NONE: Kind = Kind::Whole { min: 0, max: 3_600_000, unit: "ms" };
 const PERIOD: Kind = Kind::Whole { min: 10, max: 3_600_000, unit: "ms" };
 
 #[rustfmt::skip] // One row a line reads as the table it is.
@@ -112,7 +116,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("flushIntervalCommitLog", PERIOD, "500", Restart, "with ASYNC_FLUSH: time between flushes"),
     Key::acting("deleteWhen", Kind::Hours, "04", Live, "hours of the day at which expired segments go"),
     Key::acting("fileReservedTime", HOURS_KEPT, "72", Live, "how long messages are kept"),
-    Key::acting("diskMaxUsedSpaceRatio", RATIO, "75", Live, "the disk's filling above which the oldest segments go"),
+    Key::acting("diskMaxUsedSpaceRatio", MAX_USED, "75", Live, "the disk's filling above which expired segments go at any hour"),
+    Key::acting("diskSpaceCleanForciblyRatio", FORCIBLY, "85", Live, "the disk's filling above which the oldest segments go, expired or not"),
+    Key::acting("diskSpaceWarningLevelRatio", WARNING, "90", Live, "the disk's filling above which sends are refused"),
+    Key::acting("cleanFileForciblyEnable", Kind::Flag, "true", Live, "let segments go that are not expired, when the disk fills"),
+    Key::acting("cleanResourceInterval", PERIOD, "10000", Live, "time between two rounds of cleaning"),
+    Key::acting("deleteCommitLogFilesInterval", TIMEOUT_OR_NONE, "100", Live, "pause between two segments that go"),
+    Key::acting("deleteFileBatchMax", BATCH, "10", Live, "segments that go in one round, of each core"),
     Key::acting("messageIndexEnable", Kind::Flag, "true", Live, "index messages by key"),
 
     // The machine. These keys are RingMQ's own.

@@ -14,7 +14,10 @@ const COMMIT: &str =
 const ENDS: &str = "the end of a transaction is written at once, together with its message";
 const WAITING: &str = "a core parks up to 100000 waiting pops, whatever their queues";
 const IN_FLIGHT: &str = "what is in flight lies in memory and in a journal of each log, and is revived when it is due";
-const CLEANING: &str = "whole segments go by fileReservedTime, deleteWhen and diskMaxUsedSpaceRatio alone";
+const CLEANING: &str =
+    "entries of queues and keys go with the segments that they were derived from, and nobody's reading hinders that";
+const SHARED_DISK: &str = "each broker goes by how full its disk is as a whole";
+const ALWAYS: &str = "it is always done here";
 const READING: &str =
     "memory and disk have one limit: maxTransferCountOnMessageInMemory and maxTransferBytesOnMessageInMemory";
 const NAMESERVERS: &str = "the broker registers as a whole at each nameserver of namesrvAddr";
@@ -155,19 +158,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::idle("enableNetWorkFlowControl", Kind::Flag, "false", COMMIT, "slow down clients; see unwrittenBytesMax"),
 
     // Cleaning.
-    Key::idle("diskSpaceWarningLevelRatio", PERCENT, "90", CLEANING, "the disk's filling that refuses sends"),
-    Key::idle("diskSpaceCleanForciblyRatio", PERCENT, "85", CLEANING, "the disk's filling that deletes at once"),
-    Key::idle("cleanFileForciblyEnable", Kind::Flag, "true", CLEANING, "delete at once when the disk fills"),
-    Key::idle("cleanResourceInterval", COUNT, "10000", CLEANING, "time between looks"),
-    Key::idle("deleteCommitLogFilesInterval", COUNT, "100", CLEANING, "pause between two segments"),
     Key::idle("deleteConsumeQueueFilesInterval", COUNT, "100", CLEANING, "pause between two queue files"),
-    Key::idle("deleteFileBatchMax", COUNT, "10", CLEANING, "files deleted at once"),
     Key::idle("destroyMapedFileIntervalForcibly", COUNT, "120000", CLEANING, "how long readers keep a deleted file"),
     Key::idle("redeleteHangedFileInterval", COUNT, "120000", CLEANING, "time between tries to delete"),
-    Key::idle("replicasPerDiskPartition", COUNT, "1", CLEANING, "brokers that share the disk"),
-    Key::idle("logicalDiskSpaceCleanForciblyThreshold", Kind::Decimal, "0.8", CLEANING, "filling with several brokers on a disk"),
-    Key::idle("enableCleanExpiredOffset", Kind::Flag, "false", CLEANING, "drop offsets of deleted topics, which is always done here"),
-    Key::idle("subscriptionExpiredTimeout", MS, "600000", CLEANING, "age at which an unused subscription goes; see channelExpiredTimeout"),
+    Key::idle("replicasPerDiskPartition", COUNT, "1", SHARED_DISK, "brokers that share the disk"),
+    Key::idle("logicalDiskSpaceCleanForciblyThreshold", Kind::Decimal, "0.8", SHARED_DISK, "filling with several brokers on a disk"),
+    Key::idle("enableCleanExpiredOffset", Kind::Flag, "false", ALWAYS, "drop offsets of deleted topics"),
+    Key::idle("subscriptionExpiredTimeout", MS, "600000", ALWAYS, "age at which an unused subscription goes; see channelExpiredTimeout"),
 
     // Reading.
     Key::idle("maxTransferBytesOnMessageInDisk", COUNT, "65536", READING, "bytes in the answer to one cold pull"),

@@ -77,12 +77,21 @@ fn a_rocketmq_file_starts_as_it_is() {
         segment_bytes: 1 << 30,
         flush: FlushDiskType::Sync,
         flush_interval: Millis(500),
-        delete_hours: vec![4],
-        keep_hours: 48,
-        disk_used_percent_max: 88,
         index_keys: true,
     };
     assert_eq!(config.store, store);
+    let retention = Retention {
+        delete_hours: vec![4],
+        keep_hours: 48,
+        used_percent_max: 88,
+        used_percent_forcing: 85,
+        used_percent_refusing: 90,
+        drops_unexpired: true,
+        interval: Millis(10_000),
+        pause: Millis(100),
+        segments_max: 10,
+    };
+    assert_eq!(config.retention, retention);
     assert_eq!(config.messages.body_bytes_max, 65536);
     let listed = settings.without_effect();
     assert_eq!(listed.len(), 2, "{listed:#?}");
@@ -297,6 +306,9 @@ fn values_follow_from_each_other() {
         (&["mappedFileSizeCommitLog=1048576"], "maxMessageSize", "983040"),
         (&["registerNameServerPeriod=1"], "registerNameServerPeriod", "10000"),
         (&["brokerId=4"], "brokerId", "0"),
+        (&["diskMaxUsedSpaceRatio=99"], "diskMaxUsedSpaceRatio", "95"),
+        (&["diskSpaceCleanForciblyRatio=99"], "diskSpaceCleanForciblyRatio", "85"),
+        (&["diskSpaceWarningLevelRatio=1"], "diskSpaceWarningLevelRatio", "35"),
     ] {
         assert_eq!(load(None, &[], arguments).expect("right").settings.text(name), text, "{arguments:?}");
     }

@@ -22,6 +22,7 @@ pub struct Config {
     pub transactions: Transactions,
     pub pop: Pop,
     pub store: Store,
+    pub retention: Retention,
     pub machine: Machine,
 }
 
@@ -148,11 +149,26 @@ pub struct Store {
     pub flush: FlushDiskType,
     /// Under [`FlushDiskType::Async`]: time between flushes.
     pub flush_interval: Millis,
+    pub index_keys: bool,
+}
+
+/// When old segments go. Fillings are whole percents, rounded up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
     /// Hours of the day at which expired segments go.
     pub delete_hours: Vec<u8>,
     pub keep_hours: u64,
-    pub disk_used_percent_max: u8,
-    pub index_keys: bool,
+    /// Above it expired segments go at any hour.
+    pub used_percent_max: u8,
+    /// Above it the oldest segments go, expired or not, if `drops_unexpired`.
+    pub used_percent_forcing: u8,
+    /// Above it sends are refused.
+    pub used_percent_refusing: u8,
+    pub drops_unexpired: bool,
+    pub interval: Millis,
+    /// Between two segments that go.
+    pub pause: Millis,
+    pub segments_max: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,6 +287,7 @@ impl Config {
             },
             delays: delays_of(settings),
             store: store_of(settings),
+            retention: retention_of(settings),
             machine: Machine {
                 cores: unless_zero(settings.value("cores")),
                 logs: unless_zero(settings.value("logs")),
@@ -345,10 +362,21 @@ fn store_of(settings: &Settings) -> Store {
         segment_bytes: settings.value("mappedFileSizeCommitLog"),
         flush: if settings.text("flushDiskType") == "SYNC_FLUSH" { FlushDiskType::Sync } else { FlushDiskType::Async },
         flush_interval: millis(settings, "flushIntervalCommitLog"),
+        index_keys: settings.flag("messageIndexEnable"),
+    }
+}
+
+fn retention_of(settings: &Settings) -> Retention {
+    Retention {
         delete_hours: hours(&settings.text("deleteWhen")).flatten().collect(),
         keep_hours: settings.value("fileReservedTime"),
-        disk_used_percent_max: settings.value("diskMaxUsedSpaceRatio"),
-        index_keys: settings.flag("messageIndexEnable"),
+        used_percent_max: settings.value("diskMaxUsedSpaceRatio"),
+        used_percent_forcing: settings.value("diskSpaceCleanForciblyRatio"),
+        used_percent_refusing: settings.value("diskSpaceWarningLevelRatio"),
+        drops_unexpired: settings.flag("cleanFileForciblyEnable"),
+        interval: millis(settings, "cleanResourceInterval"),
+        pause: millis(settings, "deleteCommitLogFilesInterval"),
+        segments_max: settings.value("deleteFileBatchMax"),
     }
 }
 

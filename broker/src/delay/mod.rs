@@ -4,6 +4,7 @@
 //! record of the timer topic. When it is due, it is appended once more under its own address ([`deliver`]). The log is the
 //! only evidence of what waits and of what was delivered; there is no other file. See `docs/design/004-delayed.md`.
 
+mod anew;
 mod clock;
 mod deliver;
 mod held;
@@ -18,12 +19,14 @@ use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use base::{LogId, Millis};
+use base::{LogId, LogOffset, Millis};
 use remoting::recall_handle::RecallHandle;
 use remoting::record::RecordDraft;
 use storage::{AppendError, QueueRef, StorageError, Ticket};
 
+pub(crate) use anew::{Anew, AnewTrouble};
 pub(crate) use held::Held;
+pub(crate) use recall::{Named, Recalled};
 pub(crate) use wish::{Due, Wish};
 
 use crate::core::Core;
@@ -76,13 +79,33 @@ impl Delays {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub(crate) async fn find(&self, log: LogId, handle: &RecallHandle) -> Result<Vec<DueKey>, StorageError> {
+    pub(crate) async fn find(&self, log: LogId, handle: &RecallHandle) -> Result<Named, StorageError> {
         self.of(log).find(handle).await
     }
 
-    /// Takes a message back. `None` when its time has come.
-    pub(crate) fn recall(&self, log: LogId, key: DueKey, host: SocketAddr) -> Result<Option<Ticket>, AppendError> {
-        self.of(log).recall(key, host)
+    /// Takes one of the messages back that were found.
+    pub(crate) fn recall(
+        &self,
+        log: LogId,
+        named: &Named,
+        key: DueKey,
+        host: SocketAddr,
+    ) -> Result<Recalled, AppendError> {
+        self.of(log).recall(named, key, host)
+    }
+
+    /// Holds anew what waits in front of an offset of a log of this core, unless it takes more than `bytes_max`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or stored anew. What was done by then counts.
+    pub(crate) async fn hold_anew(
+        &self,
+        log: LogId,
+        limit: LogOffset,
+        bytes_max: u64,
+        host: SocketAddr,
+    ) -> Result<Anew, AnewTrouble> {
+        self.of(log).hold_anew(limit, bytes_max, host).await
     }
 
     fn of(&self, log: LogId) -> &Rc<Schedule> {

@@ -5,13 +5,13 @@
 
 use std::net::SocketAddr;
 
-use base::{LogOffset, Millis, QueueOffset};
+use base::{Millis, QueueOffset};
 use remoting::name::TIMER_TOPIC;
 use remoting::properties::{Builder, REAL_TOPIC, TIMER_OUT_MS, UNIQUE_KEY};
 use remoting::recall_handle::RecallHandle;
 use remoting::record::{RecordDraft, RecordView};
 use runtime::clock;
-use storage::{AppendError, Bound, StorageError, Ticket, key_hash};
+use storage::{AppendError, Bound, Entry, StorageError, Ticket, key_hash};
 
 use super::schedule::Schedule;
 use super::slot::{DueKey, Slot};
@@ -19,37 +19,61 @@ use super::slot::{DueKey, Slot};
 /// Messages with one unique key that are looked at: a producer that sends again uses the same one.
 const SAME_KEY_MAX: usize = 1000;
 
+/// Marks a record that takes a message back because the next record is that message, held anew.
+pub(super) const HELD_ANEW: &str = "HELD_ANEW";
+
+/// The messages that a handle names.
+pub(crate) struct Named {
+    pub(crate) keys: Vec<DueKey>,
+    /// As many were held anew when they were found.
+    moves: u64,
+}
+
+/// What taking a message back came to.
+pub(crate) enum Recalled {
+    Yes(Ticket),
+    /// Its time has come: it is delivered.
+    Due,
+    /// Messages were held anew since it was found: find it again.
+    Moved,
+}
+
 impl Schedule {
     /// The messages that a handle names, while they wait.
-    pub(super) async fn find(&self, handle: &RecallHandle) -> Result<Vec<DueKey>, StorageError> {
+    pub(super) async fn find(&self, handle: &RecallHandle) -> Result<Named, StorageError> {
         let hash = key_hash(TIMER_TOPIC, &handle.unique_key);
-        let mut found = Vec::new();
-        for key in self.log.find_keys(hash, 0, u64::MAX, SAME_KEY_MAX).await? {
-            let record = self.log.record_at(key.offset).await?;
-            found.extend(record.as_deref().and_then(|bytes| named(handle, &RecordView::decode(bytes).ok()?)));
+        loop {
+            let moves = self.moves.get();
+            self.until_visible().await?;
+            let mut keys = Vec::new();
+            for key in self.log.find_keys(hash, 0, u64::MAX, SAME_KEY_MAX).await? {
+                let record = self.log.record_at(key.offset).await?;
+                keys.extend(record.as_deref().and_then(|bytes| named(handle, &RecordView::decode(bytes).ok()?)));
+            }
+            if self.moves.get() == moves {
+                return Ok(Named { keys, moves });
+            }
         }
-        Ok(found)
     }
 
-    /// Takes a message back. `None` when its time has come: it is delivered.
-    pub(super) fn recall(&self, key: DueKey, host: SocketAddr) -> Result<Option<Ticket>, AppendError> {
+    /// Takes a message back that was found by its handle.
+    pub(super) fn recall(&self, named: &Named, key: DueKey, host: SocketAddr) -> Result<Recalled, AppendError> {
         if key.due <= self.clock.now() {
-            return Ok(None);
+            return Ok(Recalled::Due);
         }
-        let mut properties = Builder::new();
-        properties.push(TIMER_OUT_MS, key.due.0 as i64);
-        let body = key.queue_offset.0.to_be_bytes();
-        let draft = RecordDraft {
-            topic: TIMER_TOPIC,
-            queue_id: Slot::of(key.due).recalls_queue(),
-            properties: properties.as_str(),
-            ..Schedule::own_draft(&body, host)
-        };
+        if self.moves.get() != named.moves {
+            return Ok(Recalled::Moved);
+        }
+        let (properties, body) = (recall_properties(key), recall_body(key));
+        let draft = recall_draft(key, properties.as_str(), &body, host);
         let queue = self.log.queue(TIMER_TOPIC, draft.queue_id);
         let ticket = self.log.append(&queue, &draft, clock::now_ms())?;
         self.window.borrow_mut().remove(key);
+        if let Some(recalled) = &mut *self.recalled_meanwhile.borrow_mut() {
+            recalled.insert(key);
+        }
         self.took(&ticket);
-        Ok(Some(ticket))
+        Ok(Recalled::Yes(ticket))
     }
 
     /// Takes those out of the window that were taken back, of one slot and due from a key on. All of them are visible.
@@ -62,22 +86,65 @@ impl Schedule {
             let Some((last, _)) = entries.last() else { return Ok(()) };
             at = last.plus(1);
             for (_, entry) in &entries {
-                let due = Millis(entry.tags_code.max(0) as u64);
-                if due >= from.due && Slot::of(due) == slot {
-                    self.forget_recalled(due, entry.offset).await?;
+                let due = due_of(entry);
+                if due >= from.due
+                    && Slot::of(due) == slot
+                    && let Some(key) = self.taken_back(entry).await?
+                {
+                    self.window.borrow_mut().remove(key);
                 }
             }
         }
     }
 
-    async fn forget_recalled(&self, due: Millis, at: LogOffset) -> Result<(), StorageError> {
-        let record = self.log.record_at(at).await?;
-        let view = record.as_deref().and_then(|bytes| RecordView::decode(bytes).ok());
-        if let Some(queue_offset) = view.and_then(|view| Some(u64::from_be_bytes(view.body().try_into().ok()?))) {
-            self.window.borrow_mut().remove(DueKey { due, queue_offset: QueueOffset(queue_offset) });
+    /// What one record of a queue of recalls takes back. One that says that its message is held anew counts only with the
+    /// new record behind it: a crash may have taken that.
+    pub(super) async fn taken_back(&self, entry: &Entry) -> Result<Option<DueKey>, StorageError> {
+        let record = self.log.record_at(entry.offset).await?;
+        let Some(view) = record.as_deref().and_then(|bytes| RecordView::decode(bytes).ok()) else { return Ok(None) };
+        let Ok(queue_offset) = view.body().try_into().map(u64::from_be_bytes) else { return Ok(None) };
+        if view.property(HELD_ANEW).is_some() && !self.is_held_behind(entry).await? {
+            return Ok(None);
         }
-        Ok(())
+        Ok(Some(DueKey { due: due_of(entry), queue_offset: QueueOffset(queue_offset) }))
     }
+
+    /// Whether a message of the slot was appended right behind a record, in the same step: at the same time.
+    async fn is_held_behind(&self, entry: &Entry) -> Result<bool, StorageError> {
+        let record = self.log.record_at(entry.limit()).await?;
+        let view = record.as_deref().and_then(|bytes| RecordView::decode(bytes).ok());
+        Ok(view.is_some_and(|view| {
+            view.topic() == TIMER_TOPIC
+                && view.queue_id() == Slot::of(due_of(entry)).queue()
+                && view.store_timestamp_ms() == entry.store_timestamp_ms as i64
+        }))
+    }
+}
+
+/// The time that an entry of the timer topic stands for.
+pub(super) fn due_of(entry: &Entry) -> Millis {
+    Millis(entry.tags_code.max(0) as u64)
+}
+
+pub(super) fn recall_properties(key: DueKey) -> Builder {
+    let mut properties = Builder::new();
+    properties.push(TIMER_OUT_MS, key.due.0 as i64);
+    properties
+}
+
+pub(super) fn recall_body(key: DueKey) -> [u8; 8] {
+    key.queue_offset.0.to_be_bytes()
+}
+
+/// The record that takes a message back.
+pub(super) fn recall_draft<'a>(
+    key: DueKey,
+    properties: &'a str,
+    body: &'a [u8; 8],
+    host: SocketAddr,
+) -> RecordDraft<'a> {
+    let queue_id = Slot::of(key.due).recalls_queue();
+    RecordDraft { topic: TIMER_TOPIC, queue_id, properties, ..Schedule::own_draft(body, host) }
 }
 
 /// The key of a held message, if it is the one that the handle names.

@@ -4,7 +4,8 @@
 //! order of one log. Of the messages that wait, memory holds the keys of those due soon ([`Window`]); the others are found
 //! again by their slots' queues, whose entries carry the due times.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -37,7 +38,11 @@ pub(super) struct Schedule {
     /// What was taken in or back last: when it is visible, all is.
     newest: RefCell<Option<Ticket>>,
     /// Another message is due next.
-    changed: Notify,
+    pub(super) changed: Notify,
+    /// Messages that were held anew since the start: what was found before has other keys now.
+    pub(super) moves: Cell<u64>,
+    /// What was taken back since messages began to be held anew, while they are.
+    pub(super) recalled_meanwhile: RefCell<Option<BTreeSet<DueKey>>>,
 }
 
 impl Schedule {
@@ -51,6 +56,8 @@ impl Schedule {
             window: RefCell::new(Window::new(from, KEYS_MAX)),
             newest: RefCell::default(),
             changed: Notify::new(),
+            moves: Cell::new(0),
+            recalled_meanwhile: RefCell::default(),
         })
     }
 

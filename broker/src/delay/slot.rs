@@ -54,6 +54,11 @@ impl Slot {
         Slot(due.0 / SLOT_MS)
     }
 
+    /// Whether messages of a slot are held in a queue of the timer topic.
+    pub(super) fn is_of(queue: QueueId) -> bool {
+        queue < NOTES_QUEUE
+    }
+
     pub(super) fn queue(self) -> QueueId {
         QueueId((self.0 % SLOTS) as u32)
     }

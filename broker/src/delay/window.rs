@@ -68,6 +68,12 @@ impl Window {
         due.take(count_max).map(|(key, at)| (*key, *at)).collect()
     }
 
+    /// Whether something is due by now that lies in front of an offset of the log, or may be.
+    pub(super) fn is_late(&self, now: Millis, limit: LogOffset) -> bool {
+        let mut due = self.waiting.range(..DueKey::first_at(Millis(now.0 + 1)));
+        self.known_until.due <= now || due.any(|(_, at)| *at < limit)
+    }
+
     pub(super) fn contains(&self, key: DueKey) -> bool {
         self.waiting.contains_key(&key)
     }
@@ -88,6 +94,17 @@ mod tests {
 
     fn key(due: u64, offset: u64) -> DueKey {
         DueKey { due: Millis(due), queue_offset: QueueOffset(offset) }
+    }
+
+    #[test]
+    fn what_is_due_in_front_of_an_offset_is_late() {
+        let mut window = Window::new(key(10, 0), 100);
+        assert!(window.is_late(Millis(10), LogOffset(0)), "nothing is known of what is due");
+        window.extend(key(20, 0));
+        window.add(key(15, 0), LogOffset(7));
+        for (now, limit, is_late) in [(14, 99, false), (15, 7, false), (15, 8, true), (19, 8, true), (20, 7, true)] {
+            assert_eq!(window.is_late(Millis(now), LogOffset(limit)), is_late, "{now} {limit}");
+        }
     }
 
     #[test]

@@ -123,6 +123,21 @@ impl InFlight {
         }
     }
 
+    /// Each queue of which something is in flight, with its first open message.
+    pub(super) fn first_open_of_all(&self) -> Vec<(Rc<PopQueue>, QueueOffset)> {
+        let mut all: Vec<_> = self.by_queue.keys().filter_map(|of| Some((of.clone(), self.first_open(of)?))).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// A batch of a queue with the open message that `first_open` names.
+    pub(super) fn batch_with(&self, of: &Rc<PopQueue>, open: QueueOffset) -> Option<(QueueOffset, &Batch)> {
+        let of_queue = self.by_queue.get(of)?;
+        let batches = of_queue.iter().map(|(_, id)| (*id, &self.batches[id]));
+        let mut holding = batches.filter(|(_, batch)| batch.open().any(|offset| offset == open));
+        holding.next()
+    }
+
     /// Forgets what is in flight of some queues.
     pub(super) fn forget(&mut self, gone: impl Fn(&PopQueue) -> bool) {
         let ids: Vec<_> = self.iter().filter(|(_, batch)| gone(&batch.of)).map(|(id, _)| id).collect();

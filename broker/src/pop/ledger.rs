@@ -10,16 +10,16 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use base::QueueOffset;
+use base::{LogOffset, QueueOffset};
 use remoting::text::Text;
 use runtime::sync::Notify;
-use storage::{AppendError, Log, Ticket};
+use storage::{AppendError, Log, StorageError, Ticket};
 
 use super::in_flight::{BATCHES_MAX, Batch, InFlight, PopQueue};
 use super::note::{InBatch, Note};
 use super::order::Ordered;
 use super::receipt::{ORDERED_REVIVE_QUEUE, REVIVE_QUEUE, Receipt};
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalTrouble};
 
 /// Queues without anything in flight are forgotten after this time without a pop: the group's committed offset says the
 /// same, and is stored by then.
@@ -352,7 +352,7 @@ impl Ledger {
     pub(super) fn first_due(&self, now_ms: u64) -> Option<Due> {
         let in_flight = self.in_flight.borrow();
         let (id, batch) = in_flight.first_due(now_ms)?;
-        Some(Due { id, of: batch.of.clone(), offsets: batch.open().collect(), pop_time_ms: batch.pop_time_ms })
+        Some(Due::of(id, batch))
     }
 
     pub(super) fn next_due_ms(&self) -> Option<u64> {
@@ -379,20 +379,43 @@ impl Ledger {
         self.note_forgotten(idle);
     }
 
+    /// The first batch found with an open message in front of an offset of the log, as if its time were over.
+    pub(super) async fn first_before(&self, limit: LogOffset) -> Result<Option<Due>, StorageError> {
+        let all = self.in_flight.borrow().first_open_of_all();
+        for (of, open) in all {
+            // Messages of a queue lie in the log as in the queue.
+            let Some(queue) = self.log.find_queue(&of.topic, of.queue) else { continue };
+            if queue.entry(open).await?.is_none_or(|entry| entry.offset >= limit) {
+                continue;
+            }
+            if let Some((id, batch)) = self.in_flight.borrow().batch_with(&of, open) {
+                return Ok(Some(Due::of(id, batch)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets a start need nothing of the journal in front of an offset; see [`Journal::leave`].
+    pub(super) async fn leave(&self, limit: LogOffset, bytes_max: usize) -> Result<bool, JournalTrouble> {
+        self.journal.leave(limit, bytes_max, || self.snapshot()).await
+    }
+
     fn snapshot_if_due(&self) {
-        self.journal.snapshot_if_due(|| {
-            let queues = self.queues.borrow();
-            let of_order = |(of, state): (&Rc<PopQueue>, &State)| {
-                state.ordered.clone().map(|ordered| (of.clone(), state.next, ordered))
-            };
-            let mut ordered: Vec<_> = queues.iter().filter_map(of_order).collect();
-            ordered.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            let mut queues: Vec<_> = queues.iter().map(|(of, state)| (PopQueue::clone(of), state.next)).collect();
-            queues.sort_unstable();
-            let in_flight = self.in_flight.borrow();
-            let batches = in_flight.iter().map(|(id, batch)| (id, batch.clone())).collect();
-            Note::Snapshot { queues, batches, ordered }
-        });
+        self.journal.snapshot_if_due(|| self.snapshot());
+    }
+
+    fn snapshot(&self) -> Note {
+        let queues = self.queues.borrow();
+        let of_order = |(of, state): (&Rc<PopQueue>, &State)| {
+            state.ordered.clone().map(|ordered| (of.clone(), state.next, ordered))
+        };
+        let mut ordered: Vec<_> = queues.iter().filter_map(of_order).collect();
+        ordered.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut queues: Vec<_> = queues.iter().map(|(of, state)| (PopQueue::clone(of), state.next)).collect();
+        queues.sort_unstable();
+        let in_flight = self.in_flight.borrow();
+        let batches = in_flight.iter().map(|(id, batch)| (id, batch.clone())).collect();
+        Note::Snapshot { queues, batches, ordered }
     }
 }
 
@@ -402,6 +425,12 @@ pub(super) struct Due {
     pub(super) of: Rc<PopQueue>,
     pub(super) offsets: Vec<QueueOffset>,
     pub(super) pop_time_ms: u64,
+}
+
+impl Due {
+    fn of(id: QueueOffset, batch: &Batch) -> Due {
+        Due { id, of: batch.of.clone(), offsets: batch.open().collect(), pop_time_ms: batch.pop_time_ms }
+    }
 }
 
 impl State {

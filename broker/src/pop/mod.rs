@@ -23,14 +23,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use base::{LogId, stable_hash};
+use base::{LogId, LogOffset, stable_hash};
 use remoting::name;
 use remoting::text::Text;
 use runtime::clock;
 use runtime::sync::Notify;
 use storage::{Log, StorageError};
 
-pub(crate) use self::revive::start_background;
+pub(crate) use self::revive::{Revive, is_any_before, start_background};
 pub(crate) use self::settle::{acknowledge, acknowledge_all, hold};
 pub(crate) use self::take::Purpose;
 
@@ -39,7 +39,7 @@ use self::ledger::Ledger;
 use self::request_modes::RequestModes;
 use self::waits::PopWaits;
 use crate::core::Core;
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalTrouble};
 
 /// What a core knows of pops.
 #[derive(Default)]
@@ -87,6 +87,16 @@ pub(crate) async fn open(core: &Rc<Core>, log: &Rc<Log>) -> Result<(), StorageEr
     ledger.recover(clock::now_ms().0).await?;
     core.pops.ledgers.borrow_mut().insert(log.id(), ledger);
     Ok(())
+}
+
+/// Lets a start need nothing in front of an offset of what a log's journal says. False when that would take more bytes.
+pub(crate) async fn leave(
+    core: &Rc<Core>,
+    log: LogId,
+    limit: LogOffset,
+    bytes_max: usize,
+) -> Result<bool, JournalTrouble> {
+    core.pops.of(log).leave(limit, bytes_max).await
 }
 
 /// Tells the groups' owners how far they have popped: more than the file of offsets may know after a crash. On every

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{QueueId, QueueOffset};
+use base::{LogId, LogOffset, QueueId, QueueOffset};
 use bytes::Bytes;
 use remoting::name;
 use remoting::properties::{self, FIRST_POP_TIME, ORIGIN_GROUP, POP_CHECKPOINT, PROPERTIES_BYTES_MAX};
@@ -60,6 +60,30 @@ async fn revive_due(core: &Rc<Core>, ledger: &Rc<Ledger>) -> Result<(), String> 
         runtime::yield_if_needed().await;
     }
     Ok(())
+}
+
+/// Whether a message in front of an offset of a log is in somebody's hands. If `now` is, none is afterwards: they come
+/// again at once, as if their time were over.
+///
+/// # Errors
+/// When one of them can be read or stored no more.
+pub(crate) async fn is_any_before(core: &Rc<Core>, log: LogId, limit: LogOffset, now: Revive) -> Result<bool, String> {
+    let ledger = core.pops.of(log);
+    while let Some(due) = ledger.first_before(limit).await.map_err(|error| error.to_string())? {
+        match now {
+            Revive::WhenDue => return Ok(true),
+            Revive::AtOnce => revive(core, &ledger, &due).await?,
+        }
+        runtime::yield_if_needed().await;
+    }
+    Ok(false)
+}
+
+/// When messages come again that were popped and not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Revive {
+    WhenDue,
+    AtOnce,
 }
 
 async fn revive(core: &Rc<Core>, ledger: &Rc<Ledger>, due: &Due) -> Result<(), String> {

@@ -172,7 +172,10 @@ async fn read(
             filter::read_matching(&ledger.log, queue, reading.from, limits, &filter).await?
         };
         match read {
-            QueueRead::TooSmall { min } => reading.from = min,
+            QueueRead::TooSmall { min } => {
+                core.stats.skipped(reading.from, min);
+                reading.from = min;
+            }
             QueueRead::TooLarge { max } => reading.from = max,
             QueueRead::NoMatch { next } => {
                 ledger.passed(&reading, next);

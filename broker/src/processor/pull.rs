@@ -250,7 +250,10 @@ impl Pull {
                 self.answer(core, ResponseCode::PULL_NOT_FOUND, max, "OFFSET_OVERFLOW_ONE")
             }
             QueueRead::Empty => self.empty(core, from),
-            QueueRead::TooSmall { min } => self.moved(core, min),
+            QueueRead::TooSmall { min } => {
+                core.stats.skipped(from_offset, min);
+                self.moved(core, min)
+            }
             QueueRead::TooLarge { max } => self.moved(core, max),
         })
     }

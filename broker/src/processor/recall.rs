@@ -9,6 +9,7 @@ use remoting::recall_handle::RecallHandle;
 use super::send;
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::delay::Recalled;
 use crate::topic;
 
 pub(crate) async fn recall(core: Rc<Core>, request: Request) -> Outcome {
@@ -51,14 +52,20 @@ async fn recall_own(core: Rc<Core>, handle: RecallHandle) -> Result<usize, Refus
     let failed = |remark: String| Refusal::new(ResponseCode::SYSTEM_ERROR, remark);
     let mut recalled = 0;
     for log in core.own_logs() {
-        let keys = core.delays.find(log.id(), &handle).await.map_err(|error| failed(error.to_string()))?;
-        for key in keys {
-            let host = core.advertised();
-            let ticket = send::append(log, || core.delays.recall(log.id(), key, host)).await?;
-            if let Some(ticket) = ticket {
-                send::reached(log, &ticket, true).await?;
-                recalled += 1;
+        let host = core.advertised();
+        'finding: loop {
+            let named = core.delays.find(log.id(), &handle).await.map_err(|error| failed(error.to_string()))?;
+            for key in &named.keys {
+                match send::append(log, || core.delays.recall(log.id(), &named, *key, host)).await? {
+                    Recalled::Yes(ticket) => {
+                        send::reached(log, &ticket, true).await?;
+                        recalled += 1;
+                    }
+                    Recalled::Due => {}
+                    Recalled::Moved => continue 'finding,
+                }
             }
+            break;
         }
     }
     Ok(recalled)

@@ -38,6 +38,7 @@ pub(crate) async fn send_back(core: Rc<Core>, request: Request) -> Outcome {
         let remark = format!("broker {} may not be written: brokerPermission lacks 2", core.config().identity.broker);
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
     }
+    core.retention.admits()?;
     // A group without a retry topic wants no retries.
     let queues = u32::try_from(group.retry_queue_nums).unwrap_or(0);
     let Some(retry_topic) = topic::ensure_retry_topic(&core, &header.group, queues).await? else {

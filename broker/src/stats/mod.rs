@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{Millis, QueueId};
+use base::{Millis, QueueId, QueueOffset};
 use remoting::text::Text;
 use runtime::clock;
 
@@ -58,6 +58,7 @@ pub(crate) struct Stats {
     got: RefCell<Series>,
     pulls_missed: Cell<u64>,
     sends_refused: Cell<u64>,
+    messages_skipped: Cell<u64>,
     send_time: RefCell<Latency>,
     pull_time_longest: Cell<Duration>,
     rates: RefCell<Rates>,
@@ -74,6 +75,7 @@ impl Default for Stats {
             got: RefCell::new(Series::new(now)),
             pulls_missed: Cell::new(0),
             sends_refused: Cell::new(0),
+            messages_skipped: Cell::new(0),
             send_time: RefCell::default(),
             pull_time_longest: Cell::default(),
             rates: RefCell::default(),
@@ -109,6 +111,11 @@ impl Stats {
 
     pub(crate) fn send_refused(&self) {
         self.sends_refused.set(self.sends_refused.get() + 1);
+    }
+
+    /// A reader asked for messages that are gone, and goes on behind them.
+    pub(crate) fn skipped(&self, from: QueueOffset, to: QueueOffset) {
+        self.messages_skipped.set(self.messages_skipped.get() + to.0.saturating_sub(from.0));
     }
 
     /// A group was given messages of a topic by one request.

@@ -18,6 +18,8 @@ pub(crate) struct StatsView {
     pub(crate) put_messages: u64,
     pub(crate) put_bytes: u64,
     pub(crate) sends_refused: u64,
+    /// Messages that were gone when a reader asked for them.
+    pub(crate) messages_skipped: u64,
     pub(crate) got_messages: u64,
     /// Messages stored and taken when yesterday and today began.
     pub(crate) put_yesterday_morning: u64,
@@ -37,6 +39,7 @@ impl StatsView {
         self.put_messages += other.put_messages;
         self.put_bytes += other.put_bytes;
         self.sends_refused += other.sends_refused;
+        self.messages_skipped += other.messages_skipped;
         self.got_messages += other.got_messages;
         self.put_yesterday_morning += other.put_yesterday_morning;
         self.put_today_morning += other.put_today_morning;
@@ -160,6 +163,7 @@ impl Stats {
             put_messages: put.messages,
             put_bytes: put.bytes,
             sends_refused: self.sends_refused.get(),
+            messages_skipped: self.messages_skipped.get(),
             got_messages: got.messages,
             put_yesterday_morning: days.put_yesterday,
             put_today_morning: days.put_today,

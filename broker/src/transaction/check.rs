@@ -52,7 +52,7 @@ struct Limits {
 
 impl Limits {
     fn of(config: &Config) -> Limits {
-        let age_ms_max = config.store.keep_hours.saturating_mul(HOUR_MS);
+        let age_ms_max = config.retention.keep_hours.saturating_mul(HOUR_MS);
         Limits { checks_max: config.transactions.checks_max, age_ms_max }
     }
 }

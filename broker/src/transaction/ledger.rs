@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use base::{PhysicalOffset, QueueId, QueueOffset};
+use base::{LogOffset, PhysicalOffset, QueueId, QueueOffset};
 use remoting::name::{CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC};
 use remoting::record::{RecordDraft, RecordView};
 use remoting::text::Text;
@@ -21,7 +21,7 @@ use super::note::{End, Note};
 use super::pending::{HALVES_MAX, Half, Missed, Pending};
 use super::recovery::LastEnd;
 use crate::delay::{Delays, Held};
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalTrouble};
 use crate::placement::Placement;
 
 /// The transactions of one log.
@@ -163,10 +163,23 @@ impl Ledger {
         self.log.queue(HALF_TOPIC, self.own_queue(HALF_TOPIC))
     }
 
+    /// Whether a half message that is not ended lies in front of an offset of the log.
+    pub(crate) fn has_pending_before(&self, limit: LogOffset) -> bool {
+        // Halves lie in the log as in their queue.
+        self.pending.borrow().iter().next().is_some_and(|(_, half)| half.offset < limit)
+    }
+
+    /// Lets a start need nothing of the journal in front of an offset; see [`Journal::leave`].
+    pub(crate) async fn leave(&self, limit: LogOffset, bytes_max: usize) -> Result<bool, JournalTrouble> {
+        self.journal.leave(limit, bytes_max, || self.snapshot()).await
+    }
+
     fn snapshot_if_due(&self) {
-        self.journal.snapshot_if_due(|| {
-            let halves = self.pending.borrow().iter().map(|(at, half)| (at, half.checks)).collect();
-            Note::Snapshot { halves, halves_from: self.half_queue().next() }
-        });
+        self.journal.snapshot_if_due(|| self.snapshot());
+    }
+
+    fn snapshot(&self) -> Note {
+        let halves = self.pending.borrow().iter().map(|(at, half)| (at, half.checks)).collect();
+        Note::Snapshot { halves, halves_from: self.half_queue().next() }
     }
 }

@@ -61,6 +61,11 @@ impl Verified {
         }
         self.by_start.insert(start, limit);
     }
+
+    /// The log lost everything in front of an offset.
+    pub(super) fn forget_before(&mut self, offset: u64) {
+        self.by_start.retain(|_, limit| *limit > offset);
+    }
 }
 
 /// Part of a range that lies in a file.
@@ -84,12 +89,17 @@ impl Log {
         loop {
             let read = queue.read(from, limits, &matches).await?;
             let QueueRead::Found(found) = &read else { return Ok((read, Vec::new())) };
-            let min = self.min_offset();
-            if found.ranges.iter().any(|range| range.offset < min) {
-                queue.drop_before(min).await?;
+            let is_gone = || found.ranges.iter().any(|range| range.offset < self.min_offset());
+            if is_gone() {
+                queue.drop_before(self.min_offset()).await?;
                 continue;
             }
-            if self.make_resident(&found.ranges).await? {
+            let is_good = match self.make_resident(&found.ranges).await {
+                Err(error) if !is_gone() => return Err(error),
+                outcome => outcome.unwrap_or(false),
+            };
+            // A segment may have left the log meanwhile.
+            if is_good && !is_gone() {
                 let mut parts = Vec::with_capacity(found.ranges.len());
                 for range in &found.ranges {
                     self.push_parts(*range, &mut parts)?;

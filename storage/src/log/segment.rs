@@ -33,7 +33,10 @@ impl Segment {
             }
             _ => {}
         }
-        let made = DirectFile::create(&fresh, bytes).and_then(|file| file.sync_all()).context("make", &fresh);
+        let made = take_spare(folder, &fresh, bytes).and_then(|taken| match taken {
+            true => Ok(()),
+            false => DirectFile::create(&fresh, bytes).and_then(|file| file.sync_all()).context("make", &fresh),
+        });
         if let Err(error) = made {
             let _ = std::fs::remove_file(&fresh);
             return Err(error);
@@ -65,6 +68,25 @@ impl Segment {
     }
 }
 
+/// Where a log keeps a segment that it needs no more, until it needs a new one.
+pub(crate) fn spare_path(folder: &Path) -> PathBuf {
+    folder.join("spare")
+}
+
+/// Makes the spare segment, if there is one of the right size, the file that is to become the next segment. Blocks.
+fn take_spare(folder: &Path, fresh: &Path, bytes: u64) -> Result<bool, StorageError> {
+    let spare = spare_path(folder);
+    match std::fs::metadata(&spare) {
+        Ok(found) if found.len() == bytes => {
+            std::fs::rename(&spare, fresh).context("rename to", fresh)?;
+            Ok(true)
+        }
+        Ok(_) => disk::remove(&spare).map(|()| false),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StorageError::io("look at", &spare, error)),
+    }
+}
+
 /// All segments, by their start.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
@@ -92,6 +114,14 @@ impl Segments {
     pub(crate) fn overlapping(&self, start: u64, limit: u64) -> Vec<ScanSegment> {
         let overlapping = self.by_start.values().filter(|segment| segment.limit > start && segment.start < limit);
         overlapping.map(|segment| ScanSegment::from(&**segment)).collect()
+    }
+
+    pub(crate) fn first(&self) -> Option<Rc<Segment>> {
+        self.by_start.values().next().cloned()
+    }
+
+    pub(crate) fn last_start(&self) -> Option<u64> {
+        self.by_start.keys().next_back().copied()
     }
 
     pub(crate) fn min_offset(&self) -> Option<u64> {

@@ -17,6 +17,8 @@ pub(super) struct Counts {
     pub(super) read_memory_bytes: u64,
     pub(super) read_resident_bytes: u64,
     pub(super) read_cold_bytes: u64,
+    pub(super) dropped_segments: u64,
+    pub(super) dropped_bytes: u64,
     pub(super) cold_loads: u64,
     pub(super) extents_repaired: u64,
     pub(super) extent_failure: Option<StorageError>,
@@ -52,6 +54,9 @@ pub struct LogStats {
     /// Times that a stretch of a file was brought in, off the core.
     pub cold_loads: u64,
     pub tail_cache_bytes: u64,
+    /// Segments that left the log, and their bytes.
+    pub dropped_segments: u64,
+    pub dropped_bytes: u64,
     pub extents_repaired: u64,
     /// Why the last extent could not be stored; it is tried again.
     pub extent_failure: Option<StorageError>,
@@ -89,6 +94,8 @@ impl Log {
             read_cold_bytes: counts.read_cold_bytes,
             cold_loads: counts.cold_loads,
             tail_cache_bytes: self.tail.borrow().bytes(),
+            dropped_segments: counts.dropped_segments,
+            dropped_bytes: counts.dropped_bytes,
             extents_repaired: counts.extents_repaired,
             extent_failure: counts.extent_failure.clone(),
             is_full: self.full.borrow().is_some(),

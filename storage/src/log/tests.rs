@@ -5,6 +5,7 @@ mod damage;
 mod model;
 mod order;
 mod read;
+mod retire;
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

@@ -10,10 +10,9 @@ use base::{LogId, LogOffset};
 
 use super::{Log, Mark};
 use crate::checkpoint::Checkpoint;
-use crate::disk;
 use crate::error::StorageError;
 use crate::queue::extent_file::{ContentRun, ExtentContent};
-use crate::queue::table::{Floor, write_table};
+use crate::queue::table::write_table;
 use crate::queue::{Extent, LoadedRun, QueueRef};
 use crate::recovery::{LoadedExtent, rebuild_extent, store_extent};
 use crate::scan::ScanSegment;
@@ -24,15 +23,6 @@ const EXTENTS_DECODED: usize = 2;
 const RETRY_CUT: Duration = Duration::from_secs(1);
 /// How long a stop waits for a disk that is full.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-
-/// What `drop_segments_before` removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DroppedSegments {
-    pub segments: usize,
-    pub bytes: u64,
-    /// The first offset that is left.
-    pub min: LogOffset,
-}
 
 impl Log {
     /// Brings a changed checkpoint to disk, durably.
@@ -120,8 +110,13 @@ impl Log {
     /// An extent is written only of what is durable, or it could name records that a crash takes away.
     async fn store_cut(&self, content: ExtentContent) -> Result<LoadedExtent, StorageError> {
         while self.marks.durable() < content.limit {
+            if self.ended.get() {
+                // Nobody flushes any more.
+                return Err(StorageError::Stopped { log: self.id.0 });
+            }
             self.flush_soon();
-            self.marks.reached(content.limit, Mark::Durable).await?;
+            let reached = self.marks.reached(content.limit, Mark::Durable);
+            runtime::clock::within(STOP_CHECK, reached).await.transpose()?;
         }
         let (folder, id) = (self.folders.queues(), self.id);
         runtime::blocking(move || store_extent(&folder, id, content)).await
@@ -187,49 +182,6 @@ impl Log {
         runtime::blocking(move || write_table(&path, generation, &table)).await
     }
 
-    /// Removes whole segments that end at or in front of an offset, and what was derived from them. Segments that are
-    /// not yet in extents stay, as does the one that is written to.
-    pub async fn drop_segments_before(&self, offset: LogOffset) -> Result<DroppedSegments, StorageError> {
-        let bytes = self.options.segment_bytes;
-        let allowed = offset.0.min(self.extents_end.get()).min(self.marks.durable()) / bytes * bytes;
-        let min = self.min_offset();
-        if allowed <= min.0 {
-            return Ok(DroppedSegments { segments: 0, bytes: 0, min });
-        }
-        self.save_floors().await?;
-        let segments = self.segments.borrow_mut().take_before(allowed);
-        let extents = self.extents.take_before(allowed);
-        let min = self.min_offset();
-        for queue in self.queues() {
-            queue.drop_before(min).await?;
-        }
-        let mut paths: Vec<_> = segments.iter().map(|segment| segment.path.clone()).collect();
-        paths.extend(extents.iter().map(|extent| extent.path.clone()));
-        runtime::blocking(move || paths.iter().try_for_each(|path| disk::remove(path))).await?;
-        Ok(DroppedSegments { segments: segments.len(), bytes: segments.len() as u64 * bytes, min })
-    }
-
-    /// Notes where the offsets of all queues stand, in case all their messages go.
-    async fn save_floors(&self) -> Result<(), StorageError> {
-        let _turn = self.tables_turn.take().await;
-        let (table, generation) = {
-            let mut floors = self.floors.borrow_mut();
-            let log_end = self.marks.durable();
-            floors.0.topics.clear();
-            for queue in self.queues() {
-                // What is visible only: an appended record that a crash takes away has used no offset.
-                let floor = Floor { next: queue.max().0, log_end };
-                if floor.next > 0 {
-                    floors.0.topics.entry(queue.topic().to_owned()).or_default().insert(queue.id().0, floor);
-                }
-            }
-            floors.1 += 1;
-            (floors.0.clone(), floors.1)
-        };
-        let path = self.folders.queue_floors();
-        runtime::blocking(move || write_table(&path, generation, &table)).await
-    }
-
     /// Stops in order: what was appended becomes durable, everything derived is stored, and the next start has nothing
     /// to scan. Appends are refused from the beginning on.
     pub async fn stop(&self) -> Result<(), StorageError> {
@@ -240,6 +192,24 @@ impl Log {
     }
 
     async fn finish(&self) -> Result<(), StorageError> {
+        self.make_durable().await?;
+        match self.cut().await {
+            // The next start reads the end of the log once more.
+            Err(error) if error.is_full() => self.counts.borrow_mut().extent_failure = Some(error),
+            outcome => outcome?,
+        }
+        self.save_checkpoint(|checkpoint| {
+            checkpoint.durable = self.dispatched.get();
+            checkpoint.clean = true;
+        })
+        .await
+    }
+
+    /// Waits until everything that is appended by now survives a loss of power.
+    ///
+    /// # Errors
+    /// When the log failed, or its disk is full and some of it has no place there.
+    pub async fn make_durable(&self) -> Result<(), StorageError> {
         let end = self.marks.appended();
         while self.marks.durable() < end {
             if let Some(error) = self.marks.failure() {
@@ -252,12 +222,7 @@ impl Log {
             self.flush_soon();
             runtime::clock::within(STOP_CHECK, self.marks.reached(end, Mark::Durable)).await;
         }
-        self.cut().await?;
-        self.save_checkpoint(|checkpoint| {
-            checkpoint.durable = self.dispatched.get();
-            checkpoint.clean = true;
-        })
-        .await
+        Ok(())
     }
 
     /// Ends the tasks and waits for them.

@@ -138,6 +138,11 @@ impl Extents {
         !bad.is_empty() && bad.range(..=offset).next_back().is_some_and(|(_, limit)| offset < *limit)
     }
 
+    /// The log lost everything in front of an offset.
+    pub(crate) fn forget_bad_before(&self, offset: u64) {
+        self.bad.borrow_mut().retain(|_, limit| *limit > offset);
+    }
+
     pub(crate) fn take_damaged(&self) -> Vec<Rc<Extent>> {
         self.damaged.take()
     }

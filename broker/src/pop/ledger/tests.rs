@@ -211,3 +211,30 @@ fn order_is_known_again() {
     })
     .expect("an executor");
 }
+
+#[test]
+fn what_an_old_segment_tells_is_told_anew() {
+    let folder = TempFolder::new("pops");
+    runtime::run_here(async move {
+        let mut ledger = open(&folder).await;
+        let g = queue("g");
+        ledger.begin(g.clone(), QueueOffset(0));
+        pop(&ledger, &g, 3, 1_000);
+        assert!(acknowledge(&ledger, &g, &receipt(0, 1_000, 0)));
+        ledger.log.make_durable().await.expect("durable");
+        let limit = ledger.log.visible_end();
+        assert!(!ledger.leave(limit, 10).await.expect("read"), "a snapshot of 10 bytes is too small");
+        assert_eq!(ledger.journal.place().snapshot_at, None);
+        assert!(ledger.leave(limit, 1 << 20).await.expect("stored"));
+        let place = ledger.journal.place();
+        assert_eq!((place.snapshot_at, place.since), (Some(QueueOffset(2)), 0));
+        ledger.log.make_durable().await.expect("durable");
+        assert!(ledger.leave(limit, 0).await.expect("read"), "nothing is needed there any more");
+        assert_eq!(ledger.journal.place(), place);
+        ledger = reopen(&folder, ledger).await;
+        assert_eq!(ledger.next(&g), Some(QueueOffset(3)));
+        assert!(!acknowledge(&ledger, &g, &receipt(0, 1_000, 0)), "it is done");
+        assert!(acknowledge(&ledger, &g, &receipt(0, 1_000, 1)), "it is in flight");
+    })
+    .expect("an executor");
+}

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::path::Path;
 use std::rc::Rc;
 
 use base::Millis;
@@ -20,6 +19,7 @@ use transport::Limits;
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::config::Config;
 use crate::core::Core;
+use crate::retention;
 use crate::stats::{self, Item, StatsView, Window};
 
 /// All logs together, in bytes. Offsets are summed, so they grow with every message whichever log it goes to.
@@ -32,6 +32,9 @@ pub(crate) struct LogTotals {
     visible: i64,
     /// Store time of the oldest message, in milliseconds.
     store_ms_first: Option<u64>,
+    segments_dropped: i64,
+    /// Logs whose oldest segment should go and is still needed.
+    held_back: i64,
 }
 
 /// 28, on any core.
@@ -39,8 +42,8 @@ pub(crate) async fn runtime_info(core: Rc<Core>, _request: Request) -> Outcome {
     let config = core.config();
     let counted = stats::gather(&core).await;
     let logs = log_totals(&core).await;
-    let root = config.store.root.clone();
-    let space = runtime::blocking(move || runtime::file::space(&root)).await.ok();
+    let folder = retention::messages_folder(&config).to_owned();
+    let space = runtime::blocking(move || runtime::file::space(&folder)).await.ok();
     let mut table = Table::default();
     identity(&mut table, &core, &config);
     counts(&mut table, &counted);
@@ -96,8 +99,11 @@ fn own_log_totals(core: &Rc<Core>) -> LogTotals {
             written: wire(stats.written),
             visible: wire(stats.visible),
             store_ms_first: stats.store_ms_first,
+            segments_dropped: wire(stats.dropped_segments),
+            held_back: 0,
         });
     }
+    all.held_back = wire(core.retention.logs_held_back() as u64);
     all
 }
 
@@ -108,6 +114,8 @@ impl LogTotals {
         self.durable += other.durable;
         self.written += other.written;
         self.visible += other.visible;
+        self.segments_dropped += other.segments_dropped;
+        self.held_back += other.held_back;
         self.store_ms_first = match (self.store_ms_first, other.store_ms_first) {
             (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
             (mine, theirs) => mine.or(theirs),
@@ -149,6 +157,7 @@ fn counts(table: &mut Table, counted: &StatsView) {
     table.put("msgGetTotalTodayNow", counted.got_messages);
     table.put("putMessageTimesTotal", counted.put_messages);
     table.put("putMessageFailedTimes", counted.sends_refused);
+    table.put("skippedMessagesTotal", counted.messages_skipped);
     table.put("putMessageSizeTotal", counted.put_bytes);
     table.put("putMessageAverageSize", format!("{:.2}", counted.put_bytes_average()));
     table.put("putMessageEntireTimeMax", counted.send_time_longest().as_millis());
@@ -164,6 +173,8 @@ fn log_state(table: &mut Table, logs: &LogTotals) {
     table.put("earliestMessageTimeStamp", logs.store_ms_first.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)));
     table.put("remainHowManyDataToFlush", bytes_text(behind(logs.appended, logs.durable)));
     table.put("remainHowManyDataToCommit", bytes_text(behind(logs.appended, logs.written)));
+    table.put("droppedSegmentsTotal", logs.segments_dropped);
+    table.put("logsHeldBack", logs.held_back);
     table.put("dispatchBehindBytes", behind(logs.appended, logs.visible));
     // What is stored becomes visible in the step that confirms it: no queue of such work can fill up.
     table.put("dispatchMaxBuffer", 0);
@@ -174,10 +185,9 @@ fn log_state(table: &mut Table, logs: &LogTotals) {
 }
 
 fn disk(table: &mut Table, config: &Config, space: Option<Space>) {
-    let path: &Path = config.store.commit_log.as_deref().unwrap_or(&config.store.root);
+    let path = retention::messages_folder(config);
     let (total, free) = space.map_or((0, 0), |space| (space.bytes_total, space.bytes_available));
-    let used = total.saturating_sub(free);
-    let ratio = if total == 0 { 0.0 } else { used as f64 / total as f64 };
+    let ratio = space.map_or(0.0, |space| f64::from(retention::used_percent(space)) / 100.0);
     table.put("commitLogDirCapacity", format!("Total : {}, Free : {}.", bytes_text(total), bytes_text(free)));
     table.put("commitLogDiskRatio", ratio);
     table.put(format!("commitLogDiskRatio_{}", path.display()), ratio);

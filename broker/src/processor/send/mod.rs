@@ -122,7 +122,7 @@ fn accepts_sends(core: &Core) -> Result<(), Refusal> {
         let remark = format!("the broker accepts sends from {start} ms on (startAcceptSendRequestTimeStamp)");
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     }
-    Ok(())
+    core.retention.admits()
 }
 
 async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Rc<Topic>, Refusal> {

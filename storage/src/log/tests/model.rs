@@ -1,12 +1,21 @@
-//! A log against a plain model of it, from seeds: sizes, queues, batches, restarts and crashes at random.
+//! A log against a plain model of it, from seeds: sizes, queues, batches, dropped segments, restarts and crashes at random.
 
 use std::collections::BTreeMap;
 
-use base::Random;
+use base::{LogOffset, Random};
 
 use super::*;
+use crate::log::FreedSpace;
 
-type Model = BTreeMap<(String, u32), Vec<(u64, Vec<u8>)>>;
+type Model = BTreeMap<(String, u32), Messages>;
+
+#[derive(Default)]
+struct Messages {
+    /// The offset of the next one.
+    next: u64,
+    /// By queue offset, with the offset in the log.
+    kept: Vec<(u64, u64, Vec<u8>)>,
+}
 
 fn random_body(random: &mut Random) -> Vec<u8> {
     let bytes = match random.below(20) {
@@ -21,13 +30,27 @@ fn random_body(random: &mut Random) -> Vec<u8> {
 async fn check(log: &Rc<Log>, model: &Model, what: &str) {
     for ((topic, queue), messages) in model {
         let handle = log.find_queue(topic, QueueId(*queue));
-        if messages.is_empty() {
+        if messages.next == 0 {
             assert!(handle.is_none_or(|queue| queue.is_empty()), "{what}: {topic} {queue}");
             continue;
         }
         let handle = handle.unwrap_or_else(|| panic!("{what}: no queue {topic} {queue}"));
-        assert_eq!((handle.min().0, handle.max().0), (0, messages.len() as u64), "{what}: {topic} {queue}");
-        assert!(read_all(log, &handle).await == *messages, "{what}: {topic} {queue}");
+        let min = messages.kept.first().map_or(messages.next, |(at, _, _)| *at);
+        assert_eq!((handle.min().0, handle.max().0), (min, messages.next), "{what}: {topic} {queue}");
+        let kept: Vec<_> = messages.kept.iter().map(|(at, _, body)| (*at, body.clone())).collect();
+        assert!(read_all(log, &handle).await == kept, "{what}: {topic} {queue}");
+    }
+}
+
+/// Some of the oldest segments go, and what becomes of their space is drawn too.
+async fn drop_some(log: &Rc<Log>, model: &mut Model, random: &mut Random) {
+    let stats = log.stats();
+    let offset = stats.min + random.below(stats.durable - stats.min + 1);
+    let space = if random.below(2) == 0 { FreedSpace::Kept } else { FreedSpace::GivenBack };
+    let dropped = log.drop_segments_before(LogOffset(offset), space).await.expect("dropped");
+    assert!(dropped.min.0 <= offset.max(stats.min) && log.min_offset() == dropped.min);
+    for messages in model.values_mut() {
+        messages.kept.retain(|(_, offset, _)| *offset >= dropped.min.0);
     }
 }
 
@@ -53,15 +76,16 @@ async fn run_seed(folders: &LogFolders, seed: u64) {
             };
             let messages = model.entry((topic, queue)).or_default();
             for (ticket, body) in tickets.into_iter().zip(bodies) {
-                assert_eq!(queue_offset(&ticket), messages.len() as u64, "{what}");
-                messages.push((queue_offset(&ticket), body));
+                assert_eq!(queue_offset(&ticket), messages.next, "{what}");
+                messages.next += 1;
+                messages.kept.push((queue_offset(&ticket), ticket.physical_offset.offset().0, body));
                 last = Some(ticket);
             }
         }
         if let Some(ticket) = last {
             ticket.reached(log.visible_mark()).await.expect("stored");
         }
-        match random.below(6) {
+        match random.below(8) {
             0 => {
                 log.stop().await.expect("stopped");
                 log = open(folders, &options).await.0;
@@ -73,6 +97,10 @@ async fn run_seed(folders: &LogFolders, seed: u64) {
                 check(&log, &model, &what).await;
             }
             2 => check(&log, &model, &what).await,
+            3 => {
+                drop_some(&log, &mut model, &mut random).await;
+                check(&log, &model, &what).await;
+            }
             _ => {}
         }
     }

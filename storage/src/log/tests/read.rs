@@ -3,7 +3,7 @@
 use base::LogOffset;
 
 use super::*;
-use crate::log::Mark;
+use crate::log::{FreedSpace, Mark};
 use crate::queue::key_hash;
 
 #[test]
@@ -231,7 +231,8 @@ fn dropped_segments_move_the_minimum_and_offsets_go_on() {
             }
         }
         log.cut().await.expect("cut");
-        let dropped = log.drop_segments_before(LogOffset((3 << 20) + 77)).await.expect("dropped");
+        let dropped =
+            log.drop_segments_before(LogOffset((3 << 20) + 77), FreedSpace::GivenBack).await.expect("dropped");
         assert_eq!((dropped.segments, dropped.min.0), (3, 3 << 20));
         for restart in 0..3 {
             let log = if restart == 0 { log.clone() } else { open(&folders, &options).await.0 };

@@ -1,0 +1,240 @@
+//! A disk that is full: sends are refused with the cause, reads go on, and sends resume by themselves.
+//!
+//! Each test has a file system of its own, in an image that is mounted by a loop device; without the permission to mount it
+//! is left out.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::connection::Connection;
+use harness::frame::Frame;
+use harness::process::Dev;
+use harness::request::{CODE_BUSY, CODE_OK, Pulled, Queue, Stored, create_topic, pull, read_queue, send};
+use harness::target::TARGET_VARIABLE;
+use harness::{left_out, patterned_body, unique_name};
+
+const IMAGE_BYTES: u64 = 512 << 20;
+const QUEUES: u32 = 4;
+const CODE_NO_SERVICE: i32 = 14;
+const BODY_BYTES: usize = 60_000;
+const IN_FLIGHT: usize = 32;
+/// So soon sends must be taken again when there is space.
+const RESUMED_WITHIN: Duration = Duration::from_secs(10);
+const REFUSED_WITHIN: Duration = Duration::from_secs(240);
+
+/// A mounted file system.
+struct Mounted {
+    at: PathBuf,
+}
+
+impl Mounted {
+    /// # Errors
+    /// What is missing to mount one.
+    fn new(image: &Path, at: &Path) -> Result<Mounted, String> {
+        fs::create_dir_all(at).map_err(|error| error.to_string())?;
+        File::create(image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(|error| error.to_string())?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(image))?;
+        run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(at))?;
+        Ok(Mounted { at: at.to_owned() })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A process that was just killed lets go of its files a moment later.
+        for _ in 0..50 {
+            if run(Command::new("umount").arg(&self.at)).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        eprintln!("{} stays mounted", self.at.display());
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("{command:?}: {error}")),
+    }
+}
+
+/// Writes a file of so many bytes, or as many as there is space for.
+fn take(path: &Path, bytes: u64) -> u64 {
+    let mut file = File::create(path).expect("a file can be made");
+    let mut written = 0;
+    for piece_bytes in [1 << 20, 4096, 1] {
+        let piece = vec![7; piece_bytes as usize];
+        while written < bytes && file.write_all(&piece).is_ok() {
+            written += piece_bytes;
+        }
+    }
+    let _ = file.sync_all();
+    written
+}
+
+fn connect(dev: &Dev) -> Connection {
+    Connection::open(&dev.broker).expect("the broker takes connections")
+}
+
+/// Sends until the broker has no room. Gives the bodies' numbers that were acknowledged, and the refusal.
+fn send_until_refused(dev: &Dev, topic: &str, numbers: &mut std::ops::RangeFrom<u32>) -> (Vec<u32>, Frame) {
+    let mut connection = connect(dev);
+    let mut acknowledged = Vec::new();
+    let deadline = Instant::now() + REFUSED_WITHIN;
+    loop {
+        assert!(Instant::now() < deadline, "{} messages, and no refusal", acknowledged.len());
+        let batch: Vec<u32> = numbers.by_ref().take(IN_FLIGHT).collect();
+        let opaques: Vec<i32> = batch
+            .iter()
+            .map(|number| connection.send(&send(&Queue::new(topic, number % QUEUES), body(*number), "")).expect("sent"))
+            .collect();
+        let mut refusal = None;
+        for _ in &batch {
+            let answer = connection.receive().expect("answered");
+            let at = opaques.iter().position(|opaque| *opaque == answer.opaque).expect("of this batch");
+            match answer.code {
+                CODE_OK => acknowledged.push(batch[at]),
+                CODE_BUSY => {}
+                _ => refusal = Some(answer),
+            }
+        }
+        if let Some(refusal) = refusal {
+            return (acknowledged, refusal);
+        }
+    }
+}
+
+fn body(number: u32) -> Vec<u8> {
+    [&number.to_be_bytes()[..], &patterned_body(BODY_BYTES)].concat()
+}
+
+/// All that can be read, by the numbers in the bodies.
+fn read_all(dev: &Dev, topic: &str) -> BTreeSet<u32> {
+    let mut connection = connect(dev);
+    let mut numbers = BTreeSet::new();
+    for id in 0..QUEUES {
+        for record in read_queue(&mut connection, &Queue::new(topic, id), 0).expect("a queue can be read") {
+            let number = u32::from_be_bytes(record.body[..4].try_into().expect("four bytes"));
+            assert!(record.body == body(number), "message {number} is not what was sent");
+            assert!(numbers.insert(number), "message {number} is there twice");
+        }
+    }
+    numbers
+}
+
+/// Reads queue 0 again and again, as far as it goes, until it is told to end. Gives the number of pulls that were served.
+fn keep_reading(dev: &Dev, topic: &str, ends: &AtomicBool) -> u64 {
+    let (mut connection, queue) = (connect(dev), Queue::new(topic, 0));
+    let (mut offset, mut served) = (0, 0);
+    while !ends.load(Ordering::Relaxed) {
+        let answer = connection.call(&pull("reader", &queue, offset, 32)).expect("a pull is answered");
+        let pulled = Pulled::of(&answer).expect("a pull is served");
+        served += 1;
+        offset = if pulled.code == 0 { pulled.next_offset } else { 0 };
+    }
+    served
+}
+
+fn send_one(dev: &Dev, topic: &str, number: u32) -> Frame {
+    connect(dev).call(&send(&Queue::new(topic, number % QUEUES), body(number), "")).expect("a send is answered")
+}
+
+/// What a full disk is tested with.
+struct Case {
+    test: &'static str,
+    segment_bytes: u64,
+    /// Of another's file that is there from the beginning and goes at the end.
+    foreign_bytes: u64,
+    /// What the refusal says.
+    says: &'static str,
+}
+
+fn fill_free_and_resume(case: &Case) {
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(case.test, "the store must lie on a disk of this test's own");
+    }
+    let dev = Dev::new("full-disk")
+        .property(&format!("mapedFileSizeCommitLog={}", case.segment_bytes))
+        .property("cleanFileForciblyEnable=false");
+    let mounted = match Mounted::new(&dev.folder().join("image"), &dev.store()) {
+        Ok(mounted) => mounted,
+        Err(reason) => return left_out(case.test, &format!("no file system can be mounted: {reason}")),
+    };
+    let foreign = mounted.at.join("foreign");
+    take(&foreign, case.foreign_bytes);
+    let mut running = dev.start();
+    let topic = unique_name("full");
+    connect(&dev).call_ok(&create_topic(&topic, QUEUES)).expect("made");
+    let ends = AtomicBool::new(false);
+    let mut numbers = 0..;
+    let (mut acknowledged, served) = thread::scope(|scope| {
+        let reader = scope.spawn(|| keep_reading(&dev, &topic, &ends));
+        let (acknowledged, refusal) = send_until_refused(&dev, &topic, &mut numbers);
+        assert_eq!(refusal.code, CODE_NO_SERVICE, "{}", refusal.remark);
+        assert!(refusal.remark.contains(case.says), "{}", refusal.remark);
+        // Others take the rest, to the last byte.
+        take(&mounted.at.join("rest"), u64::MAX);
+        let (more, refusal) = send_until_refused(&dev, &topic, &mut numbers);
+        assert_eq!(refusal.code, CODE_NO_SERVICE, "{}", refusal.remark);
+        ends.store(true, Ordering::Relaxed);
+        ([acknowledged, more].concat(), reader.join().expect("the reader ends"))
+    });
+    assert!(served > 0 && !acknowledged.is_empty());
+    check_all(&dev, &topic, &acknowledged);
+    // A stop and a start work on the full disk.
+    assert_eq!(running.stop(), Some(0), "{}", running.log());
+    let mut running = dev.start();
+    check_all(&dev, &topic, &acknowledged);
+    let freed = Instant::now();
+    fs::remove_file(mounted.at.join("rest")).expect("removed");
+    fs::remove_file(&foreign).expect("removed");
+    let number = numbers.next().expect("numbers do not end");
+    loop {
+        let answer = send_one(&dev, &topic, number);
+        if answer.code == CODE_OK {
+            Stored::of(&answer).expect("stored");
+            break;
+        }
+        assert!(freed.elapsed() < RESUMED_WITHIN, "still refused after {:?}: {}", freed.elapsed(), answer.remark);
+        thread::sleep(Duration::from_millis(100));
+    }
+    acknowledged.push(number);
+    eprintln!("{}: {} messages, resumed after {:?}", case.test, acknowledged.len(), freed.elapsed());
+    running.kill();
+    let _running = dev.start();
+    check_all(&dev, &topic, &acknowledged);
+}
+
+fn check_all(dev: &Dev, topic: &str, acknowledged: &[u32]) {
+    let read = read_all(dev, topic);
+    let lost: Vec<_> = acknowledged.iter().filter(|number| !read.contains(number)).collect();
+    assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), acknowledged.len());
+}
+
+#[test]
+fn a_disk_above_the_limit_refuses_sends_until_it_has_room() {
+    fill_free_and_resume(&Case {
+        test: "a_disk_above_the_limit_refuses_sends_until_it_has_room",
+        segment_bytes: 4 << 20,
+        foreign_bytes: 100 << 20,
+        says: "above 90% (diskSpaceWarningLevelRatio)",
+    });
+}
+
+#[test]
+fn a_disk_without_room_for_a_segment_refuses_sends_until_it_has_it() {
+    fill_free_and_resume(&Case {
+        test: "a_disk_without_room_for_a_segment_refuses_sends_until_it_has_it",
+        segment_bytes: 80 << 20,
+        foreign_bytes: 90 << 20,
+        says: "a segment of 83886080 bytes is needed",
+    });
+}

@@ -1,0 +1,288 @@
+//! Old segments go, what is still needed of them does not, and who reads too late is told.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use harness::connection::Connection;
+use harness::folder::listing;
+use harness::frame::Frame;
+use harness::pop::{Popped, pop};
+use harness::process::{Dev, Running};
+use harness::request::{
+    CODE_OK, CODE_PULL_OFFSET_MOVED, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, await_count, create_topic, heartbeat,
+    offset_of, pull, read_queue, recall, send,
+};
+use harness::target::TARGET_VARIABLE;
+use harness::transaction::{COMMIT, Half, half};
+use harness::{left_out, now_ms, patterned_body, unique_name};
+use serde_json::Value;
+
+const DELETE_EXPIRED: i32 = 329;
+const RUNTIME_INFO: i32 = 28;
+const BODY_BYTES: usize = 50_000;
+/// More than three segments of 1 MiB.
+const FILLERS: u32 = 70;
+/// How long a round of cleaning may take on a busy machine.
+const CLEANED_WITHIN: Duration = Duration::from_secs(20);
+
+/// A broker with one log of small segments that keeps messages for an hour.
+fn dev(stem: &str) -> Dev {
+    let mut dev = Dev::new(stem).property("mapedFileSizeCommitLog=1048576").property("fileReservedTime=1");
+    dev = dev.property("cleanResourceInterval=200").property("deleteCommitLogFilesInterval=1");
+    (dev.cores, dev.logs) = (1, 1);
+    dev
+}
+
+fn is_given(test: &str) -> bool {
+    let given = std::env::var_os(TARGET_VARIABLE).is_some();
+    if given {
+        left_out(test, "the age of segments is changed, so the store must be ours");
+    }
+    given
+}
+
+fn connect(dev: &Dev) -> Connection {
+    Connection::open(&dev.broker).expect("the broker takes connections")
+}
+
+fn segments(dev: &Dev) -> Vec<PathBuf> {
+    let is_segment = |path: &PathBuf| path.file_name().is_some_and(|name| name.len() == 20);
+    let all = listing(&dev.store()).into_iter().filter(|name| name.contains("commitlog/"));
+    all.map(|name| dev.store().join(name)).filter(is_segment).collect()
+}
+
+/// Makes all segments look two hours old. Those that are written to become young again.
+fn age(dev: &Dev) {
+    let before = SystemTime::now() - Duration::from_secs(7200);
+    for path in segments(dev) {
+        File::options().write(true).open(path).and_then(|file| file.set_modified(before)).expect("a time can be set");
+    }
+}
+
+fn fill(connection: &mut Connection, queue: &Queue, count: u32) {
+    for number in 0..count {
+        let body = [&number.to_be_bytes()[..], &patterned_body(BODY_BYTES)].concat();
+        connection.call_ok(&send(queue, body, "")).expect("stored");
+    }
+}
+
+fn clean(connection: &mut Connection) {
+    connection.call_ok(&Frame::request(DELETE_EXPIRED)).expect("accepted");
+}
+
+fn runtime_number(connection: &mut Connection, name: &str) -> u64 {
+    let answer = connection.call_ok(&Frame::request(RUNTIME_INFO)).expect("answered");
+    let table: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let text = table["table"][name].as_str().unwrap_or_else(|| panic!("no {name} in {table}"));
+    text.parse().unwrap_or_else(|_| panic!("{name} is {text}"))
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + CLEANED_WITHIN;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} did not come in time");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Lets what is there by now expire, and waits until the first of it is gone.
+fn expire(dev: &Dev, connection: &mut Connection) {
+    let first = segments(dev).into_iter().next().expect("a segment");
+    age(dev);
+    until("the end of the first segment", || {
+        clean(connection);
+        !first.exists()
+    });
+}
+
+#[test]
+fn who_reads_too_late_is_told_once_and_goes_on() {
+    if is_given("who_reads_too_late_is_told_once_and_goes_on") {
+        return;
+    }
+    let dev = dev("retention-late");
+    let running = dev.start();
+    let mut connection = connect(&dev);
+    let queue = Queue::new(&unique_name("late"), 0);
+    connection.call_ok(&create_topic(&queue.topic, 1)).expect("made");
+    fill(&mut connection, &queue, FILLERS);
+    assert!(await_count(&mut connection, &queue, i64::from(FILLERS)));
+    clean(&mut connection);
+    assert_eq!(offset_of(&mut connection, MIN_OFFSET, &queue).expect("known"), 0, "nothing has expired");
+    expire(&dev, &mut connection);
+    until("the end of all that expired", || runtime_number(&mut connection, "droppedSegmentsTotal") >= 3);
+    let min = offset_of(&mut connection, MIN_OFFSET, &queue).expect("known");
+    let max = offset_of(&mut connection, MAX_OFFSET, &queue).expect("known");
+    assert!(min > 40 && min < max && max == i64::from(FILLERS), "{min} to {max}");
+    let pulled = Pulled::of(&connection.call(&pull("late", &queue, 0, 32)).expect("answered")).expect("a pull");
+    assert_eq!((pulled.code, pulled.next_offset, pulled.min_offset), (CODE_PULL_OFFSET_MOVED, min, min));
+    assert_eq!(runtime_number(&mut connection, "skippedMessagesTotal"), min as u64);
+    let rest = read_queue(&mut connection, &queue, min).expect("the rest is read");
+    assert_eq!(
+        rest.iter().map(|record| record.queue_offset as i64).collect::<Vec<_>>(),
+        (min..max).collect::<Vec<_>>()
+    );
+    assert!(rest.iter().all(|record| record.body[..4] == (record.queue_offset as u32).to_be_bytes()));
+    drop(running);
+    let _running = dev.start();
+    let mut connection = connect(&dev);
+    assert_eq!(offset_of(&mut connection, MIN_OFFSET, &queue).expect("known"), min, "after a kill");
+    assert_eq!(read_queue(&mut connection, &queue, min).expect("read").len() as i64, max - min);
+    let stored = connection.call_ok(&send(&queue, "next", "")).expect("stored");
+    assert_eq!(stored.number("queueOffset").expect("an offset"), max);
+}
+
+#[test]
+fn what_waits_for_its_time_outlives_its_segment() {
+    const WAITING: u64 = 30;
+    if is_given("what_waits_for_its_time_outlives_its_segment") {
+        return;
+    }
+    let dev = dev("retention-delay").property("recallMessageEnable=true");
+    let mut running = dev.start();
+    let mut connection = connect(&dev);
+    let (queue, filler) = (Queue::new(&unique_name("wait"), 0), Queue::new(&unique_name("fill"), 0));
+    for queue in [&queue, &filler] {
+        connection.call_ok(&create_topic(&queue.topic, 1)).expect("made");
+    }
+    let due = now_ms() + 30_000;
+    let mut handles = Vec::new();
+    for number in 0..WAITING {
+        let properties = format!("UNIQ_KEY\u{1}key{number}\u{2}TIMER_DELIVER_MS\u{1}{}\u{2}", due + number);
+        let answer = connection.call_ok(&send(&queue, format!("m{number}"), &properties)).expect("held");
+        handles.push(answer.text("recallHandle").expect("a handle").to_owned());
+    }
+    connection.call_ok(&recall(&queue.topic, &handles[7])).expect("taken back");
+    fill(&mut connection, &filler, FILLERS);
+    expire(&dev, &mut connection);
+    // One is taken back under its new key, and what is held anew is held anew once more.
+    connection.call_ok(&recall(&queue.topic, &handles[9])).expect("taken back");
+    running.kill();
+    running = dev.start();
+    let mut connection = connect(&dev);
+    fill(&mut connection, &filler, FILLERS);
+    expire(&dev, &mut connection);
+    assert!(now_ms() < due, "the machine is too slow for this test: the messages are due already");
+    running.kill();
+    let _running = dev.start();
+    let mut connection = connect(&dev);
+    let min = offset_of(&mut connection, MIN_OFFSET, &queue).expect("known");
+    thread::sleep(Duration::from_millis((due + WAITING + 200).saturating_sub(now_ms())));
+    assert!(await_count(&mut connection, &queue, WAITING as i64 - 2));
+    let came = read_queue(&mut connection, &queue, min).expect("read");
+    let bodies: Vec<_> = came.iter().map(|record| String::from_utf8_lossy(&record.body).into_owned()).collect();
+    let expected: Vec<_> = (0..WAITING).filter(|number| ![7, 9].contains(number)).map(|n| format!("m{n}")).collect();
+    assert_eq!(bodies, expected, "each once, in the order of their times");
+    assert!(came.iter().all(|record| record.store_ms >= due), "none early");
+}
+
+#[test]
+fn a_half_message_holds_its_segment_until_it_is_ended() {
+    if is_given("a_half_message_holds_its_segment_until_it_is_ended") {
+        return;
+    }
+    let dev = dev("retention-half").property("transactionTimeOut=600000");
+    let mut running = dev.start();
+    let mut connection = connect(&dev);
+    let (queue, filler) = (Queue::new(&unique_name("half"), 0), Queue::new(&unique_name("fill"), 0));
+    for queue in [&queue, &filler] {
+        connection.call_ok(&create_topic(&queue.topic, 1)).expect("made");
+    }
+    let pending = Half::of(&connection.call(&half(&queue, "committed", "")).expect("answered")).expect("stored");
+    fill(&mut connection, &filler, FILLERS);
+    let first = segments(&dev).into_iter().next().expect("a segment");
+    age(&dev);
+    clean(&mut connection);
+    running.await_line("transactions in it are not ended", CLEANED_WITHIN).expect("the reason is told");
+    assert_eq!((runtime_number(&mut connection, "logsHeldBack"), first.exists()), (1, true));
+    assert_eq!(connection.call(&pending.end(COMMIT)).expect("answered").code, CODE_OK);
+    expire(&dev, &mut connection);
+    assert_eq!(runtime_number(&mut connection, "logsHeldBack"), 0);
+    running.kill();
+    let _running = dev.start();
+    let mut connection = connect(&dev);
+    let came = read_queue(&mut connection, &queue, 0).expect("read");
+    assert_eq!(came.iter().map(|record| &record.body[..]).collect::<Vec<_>>(), [b"committed"]);
+    let again = connection.call(&pending.end(COMMIT)).expect("answered");
+    assert_ne!(again.code, CODE_OK, "it was ended before: the journal outlives its segment");
+}
+
+#[test]
+fn what_is_popped_comes_again_before_its_segment_goes() {
+    if is_given("what_is_popped_comes_again_before_its_segment_goes") {
+        return;
+    }
+    let dev = dev("retention-pop");
+    let running = dev.start();
+    let mut connection = connect(&dev);
+    let (queue, filler) = (Queue::new(&unique_name("pop"), 0), Queue::new(&unique_name("fill"), 0));
+    let group = unique_name("group");
+    for queue in [&queue, &filler] {
+        connection.call_ok(&create_topic(&queue.topic, 1)).expect("made");
+    }
+    connection.call_ok(&heartbeat("popper", &group)).expect("the group is made");
+    for number in 0..6 {
+        connection.call_ok(&send(&queue, format!("m{number}"), "")).expect("stored");
+    }
+    let popped = |connection: &mut Connection, invisible_ms: u64| {
+        let answer = connection.call(&pop(&group, &queue.topic, invisible_ms, 1_000)).expect("answered");
+        Popped::all_of(&answer).expect("a pop")
+    };
+    let first = popped(&mut connection, 8_000);
+    assert_eq!(first.len(), 6);
+    for message in &first[..3] {
+        connection.call_ok(&message.ack(&group)).expect("acknowledged");
+    }
+    fill(&mut connection, &filler, FILLERS);
+    age(&dev);
+    clean(&mut connection);
+    running.await_line("popped and not acknowledged", CLEANED_WITHIN).expect("the reason is told");
+    expire(&dev, &mut connection);
+    let mut again = Vec::new();
+    until("what was not acknowledged", || {
+        again.extend(popped(&mut connection, 60_000).iter().map(Popped::body));
+        again.len() >= 3
+    });
+    again.sort();
+    assert_eq!(again, ["m3", "m4", "m5"]);
+}
+
+/// A process that is running, to be looked at when its log tells of cleaning.
+fn dropped_at_start(running: &Running) -> bool {
+    running.log().contains("is gone: the disk fills")
+}
+
+#[test]
+fn a_disk_that_is_too_full_refuses_sends_with_the_cause() {
+    if is_given("a_disk_that_is_too_full_refuses_sends_with_the_cause") {
+        return;
+    }
+    let used = used_percent();
+    if used <= 36 {
+        return left_out("a_disk_that_is_too_full_refuses_sends_with_the_cause", "the disk is emptier than 36%");
+    }
+    let dev =
+        dev("retention-ratio").property("cleanFileForciblyEnable=false").property("diskSpaceWarningLevelRatio=35");
+    let dev = dev.property("diskSpaceCleanForciblyRatio=30");
+    let running = dev.start();
+    let mut connection = connect(&dev);
+    let queue = Queue::new(&unique_name("ratio"), 0);
+    connection.call_ok(&create_topic(&queue.topic, 1)).expect("made");
+    running.await_line("sends are refused", CLEANED_WITHIN).expect("the state is told");
+    let refused = connection.call(&send(&queue, "x", "")).expect("answered");
+    assert_eq!(refused.code, 14, "{}", refused.remark);
+    assert!(refused.remark.contains("above 35% (diskSpaceWarningLevelRatio)"), "{}", refused.remark);
+    assert!(!dropped_at_start(&running), "cleanFileForciblyEnable is false");
+    let raise = Frame::request(25).body("diskSpaceWarningLevelRatio=90\ndiskSpaceCleanForciblyRatio=85\n");
+    connection.call_ok(&raise).expect("updated");
+    until("sends after the limit is raised", || connection.call(&send(&queue, "x", "")).expect("answered").code == 0);
+}
+
+/// How full the disk of temporary files is, as `df` says.
+fn used_percent() -> u32 {
+    let output = std::process::Command::new("df").arg("--output=pcent").arg(std::env::temp_dir()).output();
+    let text = String::from_utf8_lossy(&output.expect("df runs").stdout).into_owned();
+    text.lines().nth(1).and_then(|line| line.trim().trim_end_matches('%').parse().ok()).unwrap_or(0)
+}
