@@ -1,6 +1,7 @@
 //! `cargo xtask COMMAND`: everything that is run on the sources, and nothing that ships.
 
 mod clients;
+mod compat;
 mod steps;
 mod tidy;
 
@@ -17,7 +18,8 @@ usage: cargo xtask COMMAND
   kill9 [--rounds N] [--seed N] [--flush sync|async|both] [--release]
                         kill -9 under load, again and again (default 50 rounds of each flush mode)
   clients [--only java|go]
-                        the official Java and Go clients against a broker of their own";
+                        the official Java and Go clients against a broker of their own
+  compat [--seed N]     the same requests and filter expressions to Apache RocketMQ and to RingMQ; not part of ci";
 
 /// Rounds of kill -9 for a run by hand; the tests themselves do a few.
 const KILL9_ROUNDS: &str = "50";
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         ["tidy"] => steps.check("tidy", tidy::check),
         ["kill9", rest @ ..] => kill9(&mut steps, rest),
         ["clients", rest @ ..] => clients::run(&mut steps, rest),
+        ["compat", rest @ ..] => compat::run(&mut steps, rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

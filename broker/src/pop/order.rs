@@ -27,7 +27,8 @@ impl Ordered {
         self.open.values().copied().max().filter(|until_ms| *until_ms > now_ms)
     }
 
-    /// A batch is given out. Returns how often each of its messages came before, of those that did.
+    /// A batch is given out. Returns how often each of its messages came before, of those that did; that an attempt is
+    /// answered once more does not count.
     pub(super) fn popped(
         &mut self,
         offsets: &[QueueOffset],
@@ -35,9 +36,11 @@ impl Ordered {
         attempt: Option<Text>,
     ) -> BTreeMap<QueueOffset, u32> {
         let (pop_time_ms, invisible_ms) = times;
+        let is_same_attempt = attempt.is_some() && attempt == self.attempt;
         let again = |offset: &QueueOffset| {
-            let times = self.counts.get(offset).copied().unwrap_or(0);
-            self.open.contains_key(offset).then_some((*offset, times + 1))
+            let before = self.counts.get(offset).copied().unwrap_or(0);
+            let times = before + u32::from(!is_same_attempt);
+            (self.open.contains_key(offset) && times > 0).then_some((*offset, times))
         };
         let counts: BTreeMap<_, _> = offsets.iter().filter_map(again).collect();
         let until_ms = pop_time_ms.saturating_add(invisible_ms);
@@ -109,5 +112,17 @@ mod tests {
         assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(QueueOffset(6), 1)]);
         let counts = ordered.popped(&offsets(&[6, 7]), (40, 10), None);
         assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(QueueOffset(6), 2), (QueueOffset(7), 1)]);
+    }
+
+    #[test]
+    fn an_attempt_that_is_answered_again_does_not_count() {
+        let mut ordered = Ordered::default();
+        let (one, other) = (Some(Text::from("one")), Some(Text::from("other")));
+        assert!(ordered.popped(&offsets(&[5]), (0, 10), one.clone()).is_empty());
+        assert!(ordered.popped(&offsets(&[5]), (1, 10), one).is_empty());
+        let counts = ordered.popped(&offsets(&[5]), (20, 10), other.clone());
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(QueueOffset(5), 1)]);
+        let counts = ordered.popped(&offsets(&[5]), (21, 10), other);
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(QueueOffset(5), 1)], "as the lost answer said");
     }
 }
