@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use runtime::console;
 use storage::{RecoveryReport, StoreWarning};
 
 use crate::config::{Config, FlushDiskType};
@@ -11,18 +12,18 @@ use crate::start::Boot;
 /// Prints the banner and the line that scripts wait for.
 pub(crate) fn print(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) {
     for line in lines(core, boot, reports) {
-        eprintln!("{line}");
+        console::tell(format_args!("{line}"));
     }
     let config = core.config();
-    println!(
+    console::announce(format_args!(
         "The broker[{}, {}] boot success. serializeType=JSON and name server is {}",
         config.identity.broker,
         core.advertised(),
         name_servers(&config)
-    );
-    eprintln!("READY in {:.2}s", boot.began.elapsed().as_secs_f64());
+    ));
+    console::tell(format_args!("READY in {:.2}s", boot.began.elapsed().as_secs_f64()));
     for line in &boot.next_steps {
-        eprintln!("{line}");
+        console::tell(format_args!("{line}"));
     }
 }
 

@@ -16,7 +16,9 @@ use runtime::net::{self, Accepted, Listener};
 use runtime::process::StopSignal;
 use runtime::ring::WriteRing;
 use runtime::{Cores, clock};
-use storage::{AppendError, FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store, StoreOptions};
+use storage::{
+    AppendError, Damage, FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store, StoreOptions,
+};
 use transport::{Limits, Server};
 
 use crate::config::{Config, FileFormat, FlushDiskType, Settings};
@@ -209,6 +211,7 @@ fn log_options(config: &Config, logs: u16) -> LogOptions {
                 progress.bytes_total >> 20
             ));
         })),
+        damaged: Some(Arc::new(tell_damage)),
         ..LogOptions::default()
     }
 }
@@ -258,16 +261,13 @@ async fn lead(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError> {
 
 fn report_damage(reports: &[RecoveryReport]) {
     for report in reports {
-        for damage in &report.damages {
-            let what = if damage.missing { "no file holds" } else { "records can't be read in" };
+        for path in &report.resized {
             crate::log::warn(format_args!(
-                "log {}: {what} offsets {} to {} ({}); messages there are lost, all others are served",
-                report.log,
-                damage.start,
-                damage.limit,
-                damage.file.display()
+                "{} had not the length of a segment and was given it; what was cut off is lost",
+                path.display()
             ));
         }
+        report.damages.iter().for_each(|damage| tell_damage(report.log, damage));
         if let Some(lost) = &report.tail_lost {
             crate::log::warn(format_args!(
                 "log {}: acknowledged messages behind offset {} may be lost: {lost}",
@@ -275,6 +275,16 @@ fn report_damage(reports: &[RecoveryReport]) {
             ));
         }
     }
+}
+
+fn tell_damage(log: LogId, damage: &Damage) {
+    let what = if damage.missing { "no file holds" } else { "records can't be read in" };
+    crate::log::warn(format_args!(
+        "log {log}: {what} offsets {} to {} ({}); messages there are lost, all others are served",
+        damage.start,
+        damage.limit,
+        damage.file.display()
+    ));
 }
 
 /// Serves the second port too, as soon as it is free. Few clients use it, so nobody waits for it.

@@ -100,7 +100,6 @@ pub(crate) fn serve(
 fn failure_of(error: &BrokerError) -> Failure {
     let exit = match error {
         BrokerError::Storage(StorageError::Options { .. } | StorageError::SegmentBytes { .. }) => Exit::Configuration,
-        BrokerError::Storage(StorageError::LogCount { .. }) => Exit::Configuration,
         BrokerError::Storage(_)
         | BrokerError::Table { .. }
         | BrokerError::FirstRecord { .. }

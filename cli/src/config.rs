@@ -36,7 +36,9 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Explain { key, sources } => {
             let settings = load(sources, None)?.settings;
-            let text = settings.explain(key).map_err(|cause| Failure::new(Exit::Configuration, cause))?;
+            let text = settings.explain(key).map_err(|cause| {
+                Failure::new(Exit::Configuration, cause).with_fix("ringmq config show lists all keys")
+            })?;
             crate::print(&text)
         }
         ConfigCommand::Check(sources) => {

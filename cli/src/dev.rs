@@ -12,7 +12,7 @@ use runtime::process::StopSignal;
 
 use crate::broker::{ConfigSources, load, serve as serve_broker};
 use crate::failure::{Exit, Failure};
-use crate::namesrv::serve;
+use crate::namesrv::{print_ready, serve};
 use crate::start::{stop_signal, system_failure};
 
 #[derive(Debug, Args)]
@@ -50,7 +50,10 @@ pub(crate) fn run(arguments: &DevArguments, began: Instant) -> Result<(), Failur
     let serving = {
         let stop = nameserver_stop.clone();
         // The receiver waits for this word and nothing else, so it is there.
-        let ready = move |at| told.send(at).expect("the main thread waits");
+        let ready = move |at| {
+            print_ready(at);
+            told.send(at).expect("the main thread waits");
+        };
         let work = move || runtime::run_here(serve(config, address, stop, ready));
         runtime::core::thread("namesrv", work).map_err(system_failure("start a thread"))?
     };

@@ -58,7 +58,7 @@ fn measure(arguments: bench::Args) -> ExitCode {
     match bench::run(arguments) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) => {
-            eprintln!("error: {error}");
+            runtime::console::tell(format_args!("error: {error}"));
             ExitCode::from(error.exit_code())
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use namesrv::{Config, Nameserver};
+use runtime::console;
 use runtime::net::Listener;
 use runtime::process::StopSignal;
 
@@ -41,8 +42,9 @@ pub(crate) fn run(arguments: &NamesrvArguments) -> Result<(), Failure> {
     runtime::run_here(serve(config, address, stop, print_ready)).map_err(system_failure("start an executor"))?
 }
 
-fn print_ready(address: SocketAddr) {
-    println!("The Name Server boot success. serializeType=JSON, address {address}");
+/// The line that scripts of Apache's nameserver wait for.
+pub(crate) fn print_ready(address: SocketAddr) {
+    console::announce(format_args!("The Name Server boot success. serializeType=JSON, address {address}"));
 }
 
 /// Serves until `stop` is asked; `ready` is told where.

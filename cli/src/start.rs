@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use runtime::console;
 use runtime::process::StopSignal;
 
 use crate::failure::{Exit, Failure};
@@ -30,7 +31,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
 
 pub(crate) fn print_warnings(warnings: impl IntoIterator<Item = impl Display>) {
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        console::tell(format_args!("warning: {warning}"));
     }
 }
 

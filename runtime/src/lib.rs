@@ -5,6 +5,7 @@
 
 pub mod buffer;
 pub mod clock;
+pub mod console;
 pub mod core;
 pub mod file;
 pub mod mapped;
@@ -18,4 +19,4 @@ pub mod table_file;
 mod wake;
 
 pub use self::core::{Cores, Share, blocking, run_here, spawn, spawn_background, yield_if_needed, yield_now};
-pub use self::reactor::Reactor;
+pub use self::reactor::{REACTOR_VARIABLE, Reactor};

@@ -53,9 +53,23 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     /// The newest valid slot; `None` when there is none, which is not an error: the log tells everything but marks.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is another log's. Then the records beside it may be another log's too, and what
+    /// belongs to no log would be taken for a torn tail and erased.
     pub(crate) fn read(path: &Path, log: LogId) -> Result<Option<Checkpoint>, StorageError> {
         let Some(content) = disk::read_whole(path).context("read", path)? else { return Ok(None) };
-        Ok(content.chunks_exact(SLOT_BYTES).filter_map(|slot| decode(slot, log)).max_by_key(|slot| slot.generation))
+        let newest = content.chunks_exact(SLOT_BYTES).filter_map(decode).max_by_key(|(_, slot)| slot.generation);
+        match newest {
+            Some((found, _)) if found != log => {
+                let what = format!(
+                    "it belongs to log {found}, not to log {log}: put the folders of the logs where they were; if only \
+                     this file is out of place, remove it"
+                );
+                Err(StorageError::Damaged { file: path.to_owned(), offset: None, what })
+            }
+            newest => Ok(newest.map(|(_, slot)| slot)),
+        }
     }
 
     /// Blocks until the checkpoint is durable.
@@ -89,15 +103,14 @@ fn encode(checkpoint: &Checkpoint, log: LogId) -> [u8; SLOT_BYTES] {
     slot
 }
 
-fn decode(slot: &[u8], log: LogId) -> Option<Checkpoint> {
+fn decode(slot: &[u8]) -> Option<(LogId, Checkpoint)> {
     let u64_at = |at: usize| u64::from_be_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
     let u32_at = |at: usize| u32::from_be_bytes(slot[at..at + 4].try_into().expect("four bytes"));
     let u16_at = |at: usize| u16::from_be_bytes(slot[at..at + 2].try_into().expect("two bytes"));
     let valid = u64_at(MAGIC_AT) == MAGIC
         && u32_at(VERSION_AT) == VERSION
-        && u16_at(LOG_AT) == log.0
         && u32_at(CRC_AT) == crc32fast::hash(&slot[..CRC_AT]);
-    valid.then(|| Checkpoint {
+    let checkpoint = Checkpoint {
         generation: u64_at(GENERATION_AT),
         durable: u64_at(DURABLE_AT),
         written_limit: u64_at(WRITTEN_LIMIT_AT),
@@ -105,7 +118,8 @@ fn decode(slot: &[u8], log: LogId) -> Option<Checkpoint> {
         tail: u64_at(TAIL_AT),
         boot: Boot(u128::from_be_bytes(slot[BOOT_AT..CRC_AT].try_into().expect("sixteen bytes"))),
         clean: u16_at(CLEAN_AT) == 1,
-    })
+    };
+    valid.then(|| (LogId(u16_at(LOG_AT)), checkpoint))
 }
 
 #[cfg(test)]
@@ -134,6 +148,7 @@ mod tests {
             let found = Checkpoint::read(&path, LogId(1)).expect("no error").expect("the older slot");
             assert_eq!(found.generation, 2, "byte {at}");
         }
-        assert_eq!(Checkpoint::read(&path, LogId(2)).expect("no error"), None, "another log's");
+        let refused = Checkpoint::read(&path, LogId(2)).expect_err("another log's").to_string();
+        assert!(refused.contains("belongs to log 1, not to log 2"), "{refused}");
     }
 }

@@ -40,6 +40,8 @@ fn cure_of(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => " (give this user write permission there, or choose another folder)",
         io::ErrorKind::StorageFull => " (free space on that disk; sends resume by themselves)",
+        io::ErrorKind::IsADirectory => " (a folder is where the file belongs: move it away)",
+        io::ErrorKind::NotADirectory => " (a file is where a folder belongs: move it away)",
         io::ErrorKind::ReadOnlyFilesystem => " (mount it writable, or choose another folder)",
         _ => "",
     }

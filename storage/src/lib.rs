@@ -20,7 +20,7 @@ mod store;
 
 pub use error::{AppendError, StorageError};
 pub use log::{DroppedSegments, KeyMatch, Log, LogStats, Mark, MarkCall, Ticket, VisibleRecord};
-pub use options::{FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
+pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};
 pub use store::{Store, StoreOptions, StoreWarning};

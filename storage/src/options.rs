@@ -7,6 +7,7 @@ use base::LogId;
 use runtime::buffer::BLOCK_BYTES;
 
 use crate::error::StorageError;
+use crate::recovery::Damage;
 
 /// When a record counts as stored, and when consumers may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,9 @@ pub struct Progress {
 /// Called from a helper thread about once a second while a recovery scans.
 pub type ProgressCall = Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// Called when records of an earlier process are read for the first time and are bad: they are passed over from now on.
+pub type DamageCall = Arc<dyn Fn(LogId, &Damage) + Send + Sync>;
+
 /// The smallest segment.
 pub const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
@@ -80,6 +84,7 @@ pub struct LogOptions {
     /// … or so many records.
     pub extent_records: usize,
     pub progress: Option<ProgressCall>,
+    pub damaged: Option<DamageCall>,
 }
 
 impl Default for LogOptions {
@@ -94,6 +99,7 @@ impl Default for LogOptions {
             extent_bytes: 64 << 20,
             extent_records: 1_000_000,
             progress: None,
+            damaged: None,
         }
     }
 }

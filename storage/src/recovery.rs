@@ -24,7 +24,7 @@ use crate::log::segment::Segment;
 use crate::options::{LogFolders, LogOptions, Progress};
 use crate::queue::IndexBuilder;
 use crate::queue::extent_file::{self, ExtentContent, ExtentFile, StoredRun};
-use crate::queue::table::{DeletedTopics, QueueFloors, read_table, write_table};
+use crate::queue::table::{DeletedTopics, Floor, QueueFloors, read_table, write_table};
 use crate::scan::{ScanRange, ScanSegment, scan};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -129,11 +129,13 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let mut segments = open_segments(folders, options, checkpoint.as_ref(), &mut report)?;
     let min = segments.first().map_or(mark.next_multiple_of(options.segment_bytes), |segment| segment.start);
     let mut deleted: (DeletedTopics, u64) = read_table(&folders.deleted_topics())?;
-    let floors = read_table(&folders.queue_floors())?;
+    let mut floors = read_table(&folders.queue_floors())?;
     report.min = LogOffset(min);
     let scan_segments = segments.iter().map(ScanSegment::from).collect();
     let mut rebuild = Rebuild::new(folders, log, options, scan_segments, mark, &deleted.0, report, begun);
-    rebuild.load_extents(min)?;
+    let (whole, orphans) = rebuild.find_extents(min)?;
+    give_up(folders, orphans, &deleted.0, &mut floors)?;
+    rebuild.load_extents(whole, min)?;
     let clean = checkpoint.is_some_and(|checkpoint| checkpoint.clean && checkpoint.durable == rebuild.position);
     let active = if clean { rebuild.builder_at(rebuild.position) } else { rebuild.scan_rest()? };
     let end = rebuild.position;
@@ -180,6 +182,28 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let recovered =
         Recovered { segments, end, head, extents, active, deleted, floors, store_ms_last, checkpoint, report };
     Ok(Pass::Done(Box::new(recovered)))
+}
+
+/// Removes extents whose records are gone. Their offsets were used, and consumers may have come as far: a queue does
+/// not give them once more.
+fn give_up(
+    folders: &LogFolders,
+    orphans: Vec<LoadedExtent>,
+    deleted: &DeletedTopics,
+    (floors, generation): &mut (QueueFloors, u64),
+) -> Result<(), StorageError> {
+    let mut is_raised = false;
+    for LoadedExtent { file, runs, .. } in &orphans {
+        for run in runs.iter().filter(|run| deleted.counts(&run.topic, run.log_offset_first)) {
+            let floor = Floor { next: run.first + u64::from(run.count), log_end: file.limit };
+            is_raised |= floors.raise(&run.topic, run.queue_id, floor);
+        }
+    }
+    if is_raised {
+        *generation += 1;
+        write_table(&folders.queue_floors(), *generation, floors)?;
+    }
+    orphans.iter().try_for_each(|extent| disk::remove(&extent.path))
 }
 
 /// Writes what the tail file kept where the log ends, durably.
@@ -237,6 +261,21 @@ fn open_segments(
         }
         segments.push(segment);
     }
+    let mark = checkpoint.map_or(0, |known| known.durable);
+    if segments.is_empty() && mark > 0 {
+        let what = format!(
+            "no segment is there, though the log had records to {mark}: is its disk mounted? Put the files back, or \
+             remove {} and lose the messages",
+            folders.checkpoint().display()
+        );
+        return Err(StorageError::Damaged { file: folders.commit_log.clone(), offset: None, what });
+    }
+    // Where the log is known to have ended there is a segment, so what is gone in front of it is damage as any other
+    // and no offset is given twice.
+    if segments.last().is_some_and(|last| last.limit < mark) {
+        let mark_start = mark / options.segment_bytes * options.segment_bytes;
+        segments.push(Segment::create(&folders.commit_log, mark_start, options.segment_bytes)?);
+    }
     Ok(segments)
 }
 
@@ -274,27 +313,34 @@ impl<'a> Rebuild<'a> {
         Rebuild { folders, log, options, segments, mark, deleted, extents: Vec::new(), position: 0, report, told }
     }
 
-    /// Takes all whole extents that fit, and makes those anew that are missing between them.
-    fn load_extents(&mut self, min: u64) -> Result<(), StorageError> {
-        self.position = min;
-        let mut candidates = Vec::new();
+    /// The extents whose records the log still has, and those whose records it does not.
+    fn find_extents(&self, min: u64) -> Result<(Vec<LoadedExtent>, Vec<LoadedExtent>), StorageError> {
+        let (mut whole, mut orphans) = (Vec::new(), Vec::new());
         for (start, path) in disk::offset_files(&self.folders.queues())? {
             match ExtentFile::open(&path, self.log) {
-                Ok((file, runs)) if file.start == start && self.covers(&file, min) => {
-                    candidates.push(LoadedExtent { path, file, runs });
+                Ok((file, runs)) if file.start == start => {
+                    let found = if self.covers(&file, min) { &mut whole } else { &mut orphans };
+                    found.push(LoadedExtent { path, file, runs });
                 }
                 Ok(_) => disk::remove(&path)?,
                 Err(error) if is_damage(&error) => disk::remove(&path)?,
                 Err(error) => return Err(StorageError::io("read", &path, error)),
             }
         }
-        if let Some(last) = candidates.last()
-            && !self.holds_record(last.file.last_record, last.file.limit)?
-        {
-            disk::remove(&last.path)?;
-            candidates.pop();
+        while let Some(last) = whole.pop() {
+            if self.holds_record(last.file.last_record, last.file.limit)? {
+                whole.push(last);
+                break;
+            }
+            orphans.push(last);
         }
-        for mut extent in candidates {
+        Ok((whole, orphans))
+    }
+
+    /// Takes all whole extents, and makes those anew that are missing between them.
+    fn load_extents(&mut self, whole: Vec<LoadedExtent>, min: u64) -> Result<(), StorageError> {
+        self.position = min;
+        for mut extent in whole {
             if extent.file.start < self.position && self.position > min {
                 disk::remove(&extent.path)?;
                 continue;

@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! ROOT/lock                  held by the process that uses the store
-//! ROOT/store.json            format version and number of logs, fixed when the store is made
+//! ROOT/store.json            format version and number of logs, fixed when the store is made; store.json.bak is its copy
 //! ROOT/abort                 there while the store is in use: a stop in order removes it
 //! ROOT/config/*.json         tables of whoever uses the store
 //! ROOT/log-NN/               one log; its segments in commitlog/, or in the same folder under another root
 //! ```
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use base::LogId;
 use runtime::file::{DirectFile, FileLock};
-use runtime::table_file;
+use runtime::table_file::{self, Stored};
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
@@ -42,6 +43,8 @@ pub enum StoreWarning {
     NoDirectIo { folder: PathBuf },
     /// The process before this one did not stop in order: logs are recovered.
     NotStopped,
+    /// A file was damaged or missing, and its copy had the same.
+    Restored { file: PathBuf },
 }
 
 impl std::fmt::Display for StoreWarning {
@@ -53,6 +56,9 @@ impl std::fmt::Display for StoreWarning {
                  use ext4 or XFS on a local disk",
                 folder.display()
             ),
+            StoreWarning::Restored { file } => {
+                write!(out, "{} was damaged or missing: it was made anew from its copy", file.display())
+            }
             StoreWarning::NotStopped => write!(out, "the store was not stopped in order the last time: recovering"),
         }
     }
@@ -85,8 +91,8 @@ impl Store {
         let lock_path = root.join("lock");
         let lock = FileLock::try_take(&lock_path).context("lock", &lock_path)?;
         let Some(lock) = lock else { return Err(StorageError::Locked { root, file: lock_path }) };
-        let logs = settle_logs(&root, logs, logs_if_new)?;
         let mut warnings = Vec::new();
+        let logs = settle_logs(&root, logs, logs_if_new, &mut warnings)?;
         let segments_root = commit_log_root.as_deref().unwrap_or(&root);
         disk::make_folder(segments_root)?;
         if !takes_direct_io(segments_root)? {
@@ -121,10 +127,9 @@ impl Store {
 
     pub fn log_folders(&self, log: LogId) -> LogFolders {
         assert!(log.0 < self.logs, "log {log} of {}", self.logs);
-        let name = format!("log-{:02}", log.0);
-        let folder = self.root.join(&name);
+        let folder = log_folder(&self.root, log);
         let commit_log = match &self.commit_log_root {
-            Some(other) => other.join(&name),
+            Some(other) => log_folder(other, log),
             None => folder.join("commitlog"),
         };
         LogFolders { log: folder, commit_log }
@@ -136,9 +141,21 @@ impl Store {
     }
 }
 
-fn settle_logs(root: &Path, wanted: Option<u16>, if_new: u16) -> Result<u16, StorageError> {
+fn log_folder(root: &Path, log: LogId) -> PathBuf {
+    root.join(format!("log-{:02}", log.0))
+}
+
+fn settle_logs(
+    root: &Path,
+    wanted: Option<u16>,
+    if_new: u16,
+    warnings: &mut Vec<StoreWarning>,
+) -> Result<u16, StorageError> {
     let path = root.join("store.json");
-    if let Some(stored) = table_file::read(&path).context("read", &path)? {
+    if let Some(stored) = read_twice_written(&path)? {
+        if stored.fell_back {
+            warnings.push(StoreWarning::Restored { file: path.clone() });
+        }
         let table: StoreTable = serde_json::from_str(&stored.text).map_err(|error| StorageError::Damaged {
             file: path.clone(),
             offset: None,
@@ -148,15 +165,23 @@ fn settle_logs(root: &Path, wanted: Option<u16>, if_new: u16) -> Result<u16, Sto
             let found = table.format_version;
             return Err(StorageError::FormatVersion { file: path, found, known: FORMAT_VERSION });
         }
-        return match wanted {
-            Some(wanted) if wanted != table.logs => {
-                Err(StorageError::LogCount { root: root.to_owned(), found: table.logs, wanted })
+        if let Some(wanted) = wanted
+            && wanted != table.logs
+        {
+            return Err(StorageError::LogCount { root: root.to_owned(), found: table.logs, wanted });
+        }
+        let missing = (0..table.logs).map(|log| log_folder(root, LogId(log))).find(|folder| !folder.exists());
+        return match missing {
+            Some(file) => {
+                let what =
+                    "it is missing: is its disk mounted? Put it back; an empty folder in its place is an empty log";
+                Err(StorageError::Damaged { file, offset: None, what: what.to_owned() })
             }
-            _ => Ok(table.logs),
+            None => Ok(table.logs),
         };
     }
-    if root.join("log-00").exists() {
-        let what = "it is missing, but logs are there: restore it, or use a new store".to_owned();
+    if root.join("log-00").join("commitlog").exists() || root.join("log-00").join("checkpoint").exists() {
+        let what = "it and its copy are missing, but logs are there: restore one, or use a new store".to_owned();
         return Err(StorageError::Damaged { file: path, offset: None, what });
     }
     let logs = wanted.unwrap_or(if_new);
@@ -165,8 +190,32 @@ fn settle_logs(root: &Path, wanted: Option<u16>, if_new: u16) -> Result<u16, Sto
     }
     let table = StoreTable { format_version: FORMAT_VERSION, logs };
     let text = serde_json::to_string(&table).expect("two numbers can be written");
-    table_file::write(&path, 1, &text).context("write", &path)?;
+    // In front of the table, so that a folder which is missing later was taken away.
+    for log in 0..logs {
+        disk::make_folder(&log_folder(root, LogId(log)))?;
+    }
+    for generation in [1, 2] {
+        table_file::write(&path, generation, &text).context("write", &path)?;
+    }
     Ok(logs)
+}
+
+/// Reads a table that never changes. Written twice it has a copy, since without it nothing of the store can be read.
+fn read_twice_written(path: &Path) -> Result<Option<Stored>, StorageError> {
+    let stored = match table_file::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let what =
+                "its checksum does not fit, and it has no whole copy: restore one, or use a new store".to_owned();
+            return Err(StorageError::Damaged { file: path.to_owned(), offset: None, what });
+        }
+        read => read.context("read", path)?,
+    };
+    if let Some(stored) = &stored
+        && (stored.fell_back || !path.with_extension("json.bak").exists())
+    {
+        table_file::write(path, stored.generation + 1, &stored.text).context("write", path)?;
+    }
+    Ok(stored)
 }
 
 /// Tries direct I/O with a file of one block.
@@ -205,6 +254,41 @@ mod tests {
         let store = Store::open(options(&root, Some(4))).expect("opened");
         assert!(!store.warnings().contains(&StoreWarning::NotStopped));
         assert!(store.log_folders(LogId(3)).commit_log.ends_with("log-03/commitlog"));
+    }
+
+    #[test]
+    fn the_table_of_a_store_has_a_copy() {
+        let folder = TempFolder::new("store");
+        let (root, path) = (folder.path().join("s"), folder.path().join("s/store.json"));
+        let copy = path.with_extension("json.bak");
+        drop(Store::open(options(&root, Some(4))).expect("made"));
+        let restored = StoreWarning::Restored { file: path.clone() };
+        for damaged in [None, Some(""), Some("nonsense")] {
+            match damaged {
+                Some(text) => fs::write(&path, text).expect("damaged"),
+                None => fs::remove_file(&path).expect("removed"),
+            }
+            let store = Store::open(options(&root, None)).expect("opened");
+            assert_eq!((store.logs(), store.warnings().contains(&restored)), (4, true), "{damaged:?}");
+            drop(store);
+            fs::remove_file(&copy).expect("a copy");
+            let store = Store::open(options(&root, None)).expect("opened");
+            assert_eq!((store.logs(), store.warnings().contains(&restored)), (4, false), "{damaged:?}");
+            assert!(copy.exists(), "a store that has no copy gets one");
+        }
+        fs::remove_dir(root.join("log-03")).expect("an empty log");
+        let error = Store::open(options(&root, None)).expect_err("a log is missing").to_string();
+        assert!(error.contains("log-03 is damaged: it is missing"), "{error}");
+        fs::create_dir_all(root.join("log-00/commitlog")).expect("a log");
+        for text in ["", "nonsense"] {
+            fs::write(&path, text).expect("damaged");
+            fs::write(&copy, text).expect("damaged");
+            let error = Store::open(options(&root, None)).expect_err("no number of logs").to_string();
+            assert!(error.contains("store.json is damaged: its checksum") && error.contains("restore one"), "{error}");
+        }
+        fs::remove_file(&path).and_then(|()| fs::remove_file(&copy)).expect("removed");
+        let error = Store::open(options(&root, None)).expect_err("no number of logs").to_string();
+        assert!(error.contains("logs are there: restore one"), "{error}");
     }
 
     #[test]

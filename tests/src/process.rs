@@ -96,7 +96,7 @@ impl Running {
     /// # Errors
     /// The log, when it does not get ready.
     pub fn await_ready(&self) -> Result<Duration, String> {
-        self.await_line("boot success", READY_WITHIN)?;
+        self.await_line("The broker[", READY_WITHIN)?;
         self.await_line("READY in", READY_WITHIN)?;
         Ok(self.started.elapsed())
     }

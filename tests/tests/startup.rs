@@ -1,16 +1,17 @@
 //! How the program starts, and how it refuses to: each refusal names its cause, its cure and an exit code.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::connection::Connection;
 use harness::folder::{Folder, listing};
 use harness::ports::{free_address, free_port};
-use harness::process::{Dev, READY_WITHIN, Running};
+use harness::process::{Dev, END_WITHIN, READY_WITHIN, Running};
 use harness::program::{self, Finished};
 use harness::request::{self, CODE_MESSAGE_ILLEGAL, CODE_OK, Queue, Stored, create_topic, read_queue};
 use harness::{left_out, unique_name};
@@ -127,10 +128,38 @@ fn a_first_start_is_quick_and_serves() {
     let seconds = seconds.unwrap_or_else(|| panic!("no number of seconds in {line:?}"));
     // One second is the aim; a debug build beside other tests gets more.
     assert!(seconds < 5.0, "{line}");
-    let boot = running.await_line("boot success", READY_WITHIN).expect("it is ready");
-    assert!(boot.contains("The broker[") && boot.contains(&dev.broker), "not the line that scripts wait for: {boot}");
+    let boot = running.await_line("The Name Server boot success", READY_WITHIN).expect("it is ready");
+    assert!(boot.ends_with(&format!("serializeType=JSON, address {}", dev.namesrv)), "{boot}");
+    let boot = running.await_line("The broker[", READY_WITHIN).expect("it is ready");
+    assert!(boot.contains("boot success") && boot.contains(&dev.broker), "not the line that scripts wait for: {boot}");
     assert_serves(&dev.broker);
     assert_eq!(running.stop(), Some(EXIT_OK), "{}", running.log());
+}
+
+/// The reader of its lines may end before it does, as `ringmq dev | head` or a log collector that is started anew.
+#[test]
+fn a_server_outlives_the_readers_of_its_lines() {
+    let dev = Dev::new("readers");
+    for closes_early in [true, false] {
+        let mut command = Command::new(program::path());
+        command.args(dev.arguments()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        drop(child.stdout.take());
+        let stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+        if !closes_early {
+            assert!(stderr.lines().map_while(Result::ok).any(|line| line.contains("READY in")), "it is ready");
+        } else {
+            drop(stderr);
+        }
+        let deadline = Instant::now() + READY_WITHIN;
+        while Connection::open(&dev.broker).is_err() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_serves(&dev.broker);
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill can be started").success());
+        assert_eq!(program::wait_or_kill(&mut child, END_WITHIN).0, Some(EXIT_OK), "closes early: {closes_early}");
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ usage: cargo xtask COMMAND
   tidy                  dependency direction, file sizes, unfinished code, locks, paths
   kill9 [--rounds N] [--seed N] [--flush sync|async|both] [--release]
                         kill -9 under load, again and again (default 50 rounds of each flush mode)
+  soak [--seconds N] [--every N] [--flush sync|async] [--release]
+                        official clients do everything at once while the broker is killed and restarted (30 minutes)
   clients [--only java|go]
                         the official Java and Go clients against a broker of their own
   compat [--seed N]     the same requests and filter expressions to Apache RocketMQ and to RingMQ; not part of ci";
@@ -33,7 +35,8 @@ fn main() -> ExitCode {
         ["test"] => test(&mut steps, true),
         ["test", "--quick"] => test(&mut steps, false),
         ["tidy"] => steps.check("tidy", tidy::check),
-        ["kill9", rest @ ..] => kill9(&mut steps, rest),
+        ["kill9", rest @ ..] => program(&mut steps, "kill9", &["--rounds", KILL9_ROUNDS], rest),
+        ["soak", rest @ ..] => program(&mut steps, "soak", &[], rest),
         ["clients", rest @ ..] => clients::run(&mut steps, rest),
         ["compat", rest @ ..] => compat::run(&mut steps, rest),
         _ => {
@@ -71,13 +74,15 @@ fn test(steps: &mut Steps, scripted: bool) -> Result<(), String> {
     if scripted { clients::run(steps, &[]) } else { Ok(()) }
 }
 
-fn kill9(steps: &mut Steps, rest: &[&str]) -> Result<(), String> {
+/// A program of the tests, which are debug builds unless `--release` is among the arguments.
+fn program(steps: &mut Steps, name: &str, defaults: &[&str], rest: &[&str]) -> Result<(), String> {
     let release = rest.contains(&"--release");
     let profile: &[&str] = if release { &["--release"] } else { &[] };
-    let mut arguments = vec!["run", "--quiet", "--package", "ringmq-tests", "--bin", "kill9"];
+    let mut arguments = vec!["run", "--quiet", "--package", "ringmq-tests", "--bin", name];
     arguments.extend(profile);
-    arguments.extend(["--", "--rounds", KILL9_ROUNDS]);
-    // A number of rounds given by hand comes later and wins.
+    arguments.push("--");
+    arguments.extend(defaults);
+    // What is given by hand comes later and wins.
     arguments.extend(rest.iter().filter(|argument| **argument != "--release"));
-    steps.run("kill9", "cargo", &arguments)
+    steps.run(name, "cargo", &arguments)
 }

@@ -76,13 +76,13 @@ impl Loader {
         }
     }
 
-    /// Takes the environment: `NAMESRV_ADDR` and `RINGMQ_KEY`, capitals or not. Other variables, and these with an empty
-    /// value, are left alone.
+    /// Takes the environment: `NAMESRV_ADDR` and `RINGMQ_KEY`, capitals or not. Other variables, that of the reactor, and
+    /// these with an empty value are left alone.
     pub fn environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
         let mut variables: Vec<(String, String)> = variables.into_iter().collect();
         variables.sort();
         for (variable, value) in variables {
-            if value.trim().is_empty() {
+            if value.trim().is_empty() || variable == runtime::REACTOR_VARIABLE {
                 continue;
             }
             // RINGMQ_NAMESRVADDR sorts behind NAMESRV_ADDR and so wins over it.

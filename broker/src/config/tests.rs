@@ -170,6 +170,7 @@ fn later_sources_win_and_are_named() {
         ("NAMESRV_ADDR", "a:1"),
         ("RINGMQ_FILERESERVEDTIME", ""),
         ("RINGMQ_LISTENPRT", "7"),
+        ("RINGMQ_REACTOR", "ring"),
         ("PATH", "/bin"),
     ];
     let loaded = load(file, &environment, &["listenPort=1002"]).expect("right");

@@ -29,7 +29,7 @@ pub enum Reactor {
 }
 
 /// The variable that names the reactor: `ring` or `glommio`.
-const REACTOR_VARIABLE: &str = "RINGMQ_REACTOR";
+pub const REACTOR_VARIABLE: &str = "RINGMQ_REACTOR";
 
 impl Reactor {
     /// As the environment says; the default where it says nothing that is known.

@@ -22,6 +22,10 @@ use crate::scan::{ScanRange, ScanSegment, scan};
 
 /// Bytes brought into the page cache behind a cold range: the next read will want them.
 const READ_AHEAD_BYTES: u64 = 1 << 20;
+/// Ranges of a read that lie closer together than this are brought in by one call …
+const GAP_BYTES_MAX: u64 = 256 << 10;
+/// … of at most so many bytes.
+const STRETCH_BYTES_MAX: u64 = 4 << 20;
 /// Separate verified stretches remembered; beyond it all are forgotten and verified again.
 const VERIFIED_MAX: usize = 100_000;
 /// Damages kept to be told. More are passed over alike.
@@ -145,45 +149,71 @@ impl Log {
     /// turned out to be bad and are passed over from now on, so read the queue again.
     pub async fn make_resident(&self, ranges: &[LogRange]) -> Result<bool, StorageError> {
         let mut good = true;
-        for range in ranges {
-            let Some(in_file) = self.in_file(*range)? else { continue };
-            let (start, limit) = (in_file.start, in_file.limit);
-            let base = in_file.segment.start;
-            // A record that reaches into the tail cache is of this process, so what lies in front is verified alone.
-            let known = start >= self.opened_end || self.verified.borrow().contains(start, limit);
-            if known && in_file.segment.read.is_resident(start - base, limit - base) {
+        for stretch in self.stretches(ranges)? {
+            let (start, limit, base) = (stretch.start, stretch.limit, stretch.segment.start);
+            let ours = limit.min(self.opened_end);
+            let known = start >= ours || self.verified.borrow().contains(start, ours);
+            if known && stretch.segment.read.is_resident(start - base, limit - base) {
                 self.counts.borrow_mut().read_resident_bytes += limit - start;
                 continue;
             }
-            let damages = self.load(&in_file, known).await?;
-            self.counts.borrow_mut().read_cold_bytes += limit - start;
-            if damages.is_empty() {
-                if !known {
-                    self.verified.borrow_mut().add(start, limit);
-                }
-                continue;
+            {
+                let mut counts = self.counts.borrow_mut();
+                counts.read_cold_bytes += limit - start;
+                counts.cold_loads += 1;
             }
-            good = false;
+            let damages = self.load(&stretch, known).await?;
+            good &= damages.is_empty();
             self.note_damages(damages);
         }
         Ok(good)
     }
 
-    async fn load(&self, in_file: &InFile, known: bool) -> Result<Vec<Damage>, StorageError> {
-        let segment = ScanSegment::from(&*in_file.segment);
-        let (log, start, limit) = (self.id, in_file.start, in_file.limit);
+    /// What lies in files, neighbours taken together: the records between are for others who will read on here.
+    fn stretches(&self, ranges: &[LogRange]) -> Result<Vec<InFile>, StorageError> {
+        let mut stretches: Vec<InFile> = Vec::new();
+        for range in ranges {
+            let Some(in_file) = self.in_file(*range)? else { continue };
+            match stretches.last_mut() {
+                Some(last)
+                    if Rc::ptr_eq(&last.segment, &in_file.segment)
+                        && in_file.start - last.limit <= GAP_BYTES_MAX
+                        && in_file.limit - last.start <= STRETCH_BYTES_MAX =>
+                {
+                    last.limit = in_file.limit;
+                }
+                _ => stretches.push(in_file),
+            }
+        }
+        Ok(stretches)
+    }
+
+    /// Reads a stretch and some of what follows it, and verifies the records that an earlier process wrote.
+    async fn load(&self, stretch: &InFile, known: bool) -> Result<Vec<Damage>, StorageError> {
+        let segment = ScanSegment::from(&*stretch.segment);
+        let (log, start, limit) = (self.id, stretch.start, stretch.limit);
         let readable = block_start(self.marks.written()).min(segment.limit);
         let ahead = (limit + READ_AHEAD_BYTES).min(readable).max(limit);
-        runtime::blocking(move || {
-            let (from, to) = (start - segment.start, ahead - segment.start);
-            segment.file.load(from, to).context("read", &segment.path)?;
-            if known {
-                return Ok(Vec::new());
+        let opened_end = self.opened_end;
+        let (verified_limit, damages) = runtime::blocking(move || -> Result<_, StorageError> {
+            let (mut verified_limit, mut damages) = (start, Vec::new());
+            if !known {
+                let range = ScanRange { start, limit: ahead.min(opened_end), durable: limit.min(opened_end) };
+                let scanned = scan(log, std::slice::from_ref(&segment), range, |_, _| Ok(()))?;
+                (verified_limit, damages) = (scanned.end, scanned.damages);
             }
-            let range = ScanRange { start, limit, durable: limit };
-            scan(log, std::slice::from_ref(&segment), range, |_, _| Ok(())).map(|scanned| scanned.damages)
+            if verified_limit < ahead {
+                let (from, to) = (verified_limit - segment.start, ahead - segment.start);
+                segment.file.load(from, to).context("read", &segment.path)?;
+            }
+            Ok((verified_limit, damages))
         })
-        .await
+        .await?;
+        if verified_limit > start {
+            // Bad records among them are known by their offsets.
+            self.verified.borrow_mut().add(start, verified_limit);
+        }
+        Ok(damages)
     }
 
     pub(super) fn note_damages(&self, damages: Vec<Damage>) {
@@ -192,6 +222,9 @@ impl Log {
             assert!(damage.start < damage.limit, "an empty damage at {}", damage.start);
             self.extents.add_bad(damage.start.0, damage.limit.0);
             if counts.damages.len() < DAMAGES_MAX {
+                if let Some(damaged) = &self.options.damaged {
+                    damaged(self.id, &damage);
+                }
                 counts.damages.push(damage);
             }
         }

@@ -17,6 +17,7 @@ pub(super) struct Counts {
     pub(super) read_memory_bytes: u64,
     pub(super) read_resident_bytes: u64,
     pub(super) read_cold_bytes: u64,
+    pub(super) cold_loads: u64,
     pub(super) extents_repaired: u64,
     pub(super) extent_failure: Option<StorageError>,
     pub(super) damages: Vec<Damage>,
@@ -48,6 +49,8 @@ pub struct LogStats {
     pub read_memory_bytes: u64,
     pub read_resident_bytes: u64,
     pub read_cold_bytes: u64,
+    /// Times that a stretch of a file was brought in, off the core.
+    pub cold_loads: u64,
     pub tail_cache_bytes: u64,
     pub extents_repaired: u64,
     /// Why the last extent could not be stored; it is tried again.
@@ -84,6 +87,7 @@ impl Log {
             read_memory_bytes: counts.read_memory_bytes,
             read_resident_bytes: counts.read_resident_bytes,
             read_cold_bytes: counts.read_cold_bytes,
+            cold_loads: counts.cold_loads,
             tail_cache_bytes: self.tail.borrow().bytes(),
             extents_repaired: counts.extents_repaired,
             extent_failure: counts.extent_failure.clone(),

@@ -85,6 +85,18 @@ pub(crate) struct Floor {
     pub(crate) log_end: u64,
 }
 
+impl QueueFloors {
+    /// Raises a queue's floor; whether it was lower.
+    pub(crate) fn raise(&mut self, topic: &str, id: QueueId, floor: Floor) -> bool {
+        let of_topic = self.topics.entry(topic.to_owned()).or_default();
+        let is_higher = of_topic.get(&id.0).is_none_or(|known| known.next < floor.next);
+        if is_higher {
+            of_topic.insert(id.0, floor);
+        }
+        is_higher
+    }
+}
+
 /// Reads a durable table; the default when it was never written. Blocks.
 pub(crate) fn read_table<T: Default + for<'a> Deserialize<'a>>(path: &Path) -> Result<(T, u64), StorageError> {
     let Some(stored) = table_file::read(path).context("read", path)? else { return Ok((T::default(), 0)) };

@@ -4,19 +4,18 @@
 //! The last line is `N passed, N failed`; the exit code is 0 only if none failed. With `RINGMQ_TEST_TARGET` the given
 //! servers are used and not restarted.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 
+use harness::official::Client;
 use harness::process::Dev;
 use harness::target::TARGET_VARIABLE;
 use harness::{left_out, unique_name};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let client = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["java"] => build_java(&folder.join("java")),
-        ["go"] => build_go(&folder.join("go")),
+        ["java"] => Client::java("ringmq.Main"),
+        ["go"] => Client::go(),
         _ => {
             eprintln!("usage: clients java|go");
             return ExitCode::from(2);
@@ -35,50 +34,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line of a client program, to which nameserver, run and phase are added.
-struct Client {
-    program: PathBuf,
-    arguments: Vec<String>,
-}
-
 #[derive(Default)]
 struct Counts {
     passed: u32,
     failed: u32,
-}
-
-fn build_java(folder: &Path) -> Result<Client, String> {
-    build(Command::new("mvn").args(["--quiet", "--batch-mode", "package"]).current_dir(folder))?;
-    let target = folder.join("target");
-    let logs = std::env::temp_dir().join("ringmq-java-client");
-    let classes = format!("{0}/classes:{0}/lib/*", target.display());
-    let arguments = [
-        "-Xmx512m",
-        &format!("-Duser.home={}", logs.display()),
-        "-Drocketmq.client.logLevel=ERROR",
-        // The client looks for its share of the queues each 20 s; members of new groups need not wait that long here.
-        "-Drocketmq.client.rebalance.waitInterval=2000",
-        "-cp",
-        &classes,
-        "ringmq.Main",
-    ];
-    Ok(Client { program: "java".into(), arguments: arguments.map(String::from).to_vec() })
-}
-
-fn build_go(folder: &Path) -> Result<Client, String> {
-    let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
-    let program = own.with_file_name("official-go-client");
-    let output = program.to_string_lossy().into_owned();
-    build(
-        Command::new("go").args(["build", "-mod=readonly", "-buildvcs=false", "-o", &output, "."]).current_dir(folder),
-    )?;
-    Ok(Client { program, arguments: Vec::new() })
-}
-
-fn build(command: &mut Command) -> Result<(), String> {
-    println!("building: {command:?}");
-    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
 }
 
 fn run(client: &Client) -> Result<Counts, String> {
@@ -117,8 +76,8 @@ fn run_phase(
     phase: &str,
     counts: &mut Counts,
 ) -> Result<(), String> {
-    let mut command = Command::new(&client.program);
-    command.args(&client.arguments).args([namesrv, run, phase]);
+    let mut command = client.command();
+    command.args([namesrv, run, phase]);
     command.env("RINGMQ_BROKER", broker).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);

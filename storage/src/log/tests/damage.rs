@@ -1,7 +1,10 @@
 //! Damage: derived files come back equal, and a bad record costs itself only.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::log::Mark;
+use crate::recovery::Damage;
 
 /// Something done to a file.
 type Harm = Box<dyn Fn(&std::path::Path)>;
@@ -95,11 +98,14 @@ fn a_flipped_bit_costs_one_message() {
                         std::fs::remove_file(path).expect("removed");
                     }
                 }
-                let (log, report) = open(&folders, &options).await;
+                let (tell, told) = std::sync::mpsc::channel();
+                let damaged = Arc::new(move |_, damage: &Damage| tell.send(damage.clone()).expect("heard"));
+                let (log, report) = open(&folders, &LogOptions { damaged: Some(damaged), ..options.clone() }).await;
                 let expected: Vec<_> = numbered(0..1500).into_iter().filter(|(number, _)| *number != 150).collect();
                 assert!(bodies(&log, "T", 0).await == expected, "{name} scanned {scanned}");
                 let damages = if scanned { report.damages } else { log.stats().damages };
                 let [damage] = &damages[..] else { panic!("{name} scanned {scanned}: {damages:?}") };
+                assert!(scanned || told.try_iter().eq([damage.clone()]), "{name}: it is told when it is found");
                 assert_eq!((damage.start, damage.limit), (tickets[150].physical_offset.offset(), tickets[150].end));
                 assert_eq!(log.record_at(damage.start).await.expect("read"), None);
                 assert_eq!(queue_offset(&append_durably(&log, "T", 0, b"body 1500").await), 1500);
@@ -135,6 +141,79 @@ fn a_missing_segment_costs_its_messages_only() {
         }
     })
     .expect("an executor");
+}
+
+/// What would make a log of records an empty one is refused, with the cure, and nothing is erased.
+#[test]
+fn a_log_without_its_records_is_refused() {
+    let folder = TempFolder::new("damage");
+    let (here, there) = (folders(&folder), folder.path().join("elsewhere"));
+    runtime::run_here(async move {
+        let options = small(FlushPolicy::Sync);
+        fill(&here, &options, 3000).await;
+        let refused = async |log| {
+            let opened = Log::open(here.clone(), log, options.clone(), WriteRing::start().expect("a ring")).await;
+            opened.err().expect("refused").to_string()
+        };
+        let told = refused(LogId(LOG.0 + 1)).await;
+        assert!(told.contains("belongs to log") && told.contains("put the folders"), "{told}");
+        std::fs::rename(&here.commit_log, &there).expect("the disk is not mounted");
+        let told = refused(LOG).await;
+        assert!(told.contains("no segment is there") && told.contains("is its disk mounted"), "{told}");
+        std::fs::remove_dir(&here.commit_log).expect("nothing was made in it");
+        std::fs::rename(&there, &here.commit_log).expect("mounted");
+        let (log, report) = open(&here, &options).await;
+        assert!(report.damages.is_empty(), "{report:?}");
+        assert!(bodies(&log, "T", 0).await == numbered(0..3000));
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
+/// The files with the newest records are gone: that is told, and no offset is given twice.
+#[test]
+fn a_missing_end_is_told_and_its_offsets_are_not_used_again() {
+    for flush in [FlushPolicy::Sync, FlushPolicy::Async] {
+        for (missing, is_stopped) in [(1, true), (2, true), (2, false)] {
+            let folder = TempFolder::new("damage");
+            let folders = folders(&folder);
+            runtime::run_here(async move {
+                let options = LogOptions { unwritten_bytes_max: 1 << 20, ..small(flush) };
+                let tickets = fill(&folders, &options, 6000).await;
+                if !is_stopped {
+                    let (log, _) = open(&folders, &options).await;
+                    append_durably(&log, "V", 0, b"body 0").await;
+                    crash(log).await;
+                }
+                let end = tickets.last().expect("some").end.0;
+                let lost_from = (end >> 20).saturating_sub(missing - 1) << 20;
+                for (start, path) in crate::disk::offset_files(&folders.commit_log).expect("listed") {
+                    if start >= lost_from {
+                        std::fs::remove_file(path).expect("removed");
+                    }
+                }
+                let (log, report) = open(&folders, &options).await;
+                let told: u64 = report.damages.iter().map(|damage| damage.limit.0 - damage.start.0).sum();
+                assert!(
+                    told >= end - lost_from - (64 << 10),
+                    "{missing} {is_stopped}: {lost_from} to {end}: {report:?}"
+                );
+                assert!(report.end.0 >= end, "{missing} {is_stopped}: {report:?}");
+                let kept = tickets.iter().filter(|ticket| ticket.end.0 <= lost_from).count() as u64;
+                let found = bodies(&log, "T", 0).await;
+                assert!(found[..kept as usize] == numbered(0..kept), "{missing} {is_stopped}: {}", found.len());
+                let ticket = append_durably(&log, "T", 0, b"body 6000").await;
+                assert!(ticket.physical_offset.offset().0 >= end);
+                assert_eq!(queue_offset(&ticket), 6000, "{missing} {is_stopped}");
+                assert!(bodies(&log, "T", 0).await.ends_with(&numbered(6000..6001)));
+                log.stop().await.expect("stopped");
+                let (log, _) = open(&folders, &options).await;
+                assert_eq!(queue_offset(&append_durably(&log, "T", 0, b"body 6001").await), 6001);
+                log.stop().await.expect("stopped");
+            })
+            .expect("an executor");
+        }
+    }
 }
 
 #[test]

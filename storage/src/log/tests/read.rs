@@ -74,6 +74,40 @@ fn what_left_the_cache_is_the_same_from_the_file() {
     .expect("an executor");
 }
 
+/// Messages of many queues lie among each other: who reads one queue after a restart reads the log in stretches, not
+/// message by message, and a bad message of another queue among them is no matter to him.
+#[test]
+fn cold_queues_are_read_in_stretches() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let (log, _) = open(&folders, &small(FlushPolicy::Sync)).await;
+        let mut tickets = Vec::new();
+        for number in 0..2000_u32 {
+            tickets.push(append(&log, "T", number % 16, format!("{number:03000}").as_bytes()).await);
+        }
+        tickets[1999].reached(Mark::Durable).await.expect("durable");
+        log.stop().await.expect("stopped");
+        flip_bit(&folders, tickets[1].physical_offset.offset().0 + 200);
+        let (log, _) = open(&folders, &small(FlushPolicy::Sync)).await;
+        for queue_id in 0..16 {
+            let queue = log.queue("T", QueueId(queue_id));
+            let mut at = QueueOffset(0);
+            let mut seen = 0;
+            let limits = ReadLimits { messages_max: 32, ..ALL };
+            while let (QueueRead::Found(found), _) = log.pull(&queue, at, limits, |_| true).await.expect("readable") {
+                (at, seen) = (found.next, seen + found.messages);
+            }
+            assert_eq!(seen, if queue_id == 1 { 124 } else { 125 }, "queue {queue_id}");
+        }
+        let stats = log.stats();
+        assert_eq!(stats.damages.len(), 1, "{stats:?}");
+        assert!(stats.cold_loads <= 3 * stats.segments as u64, "{stats:?}");
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
 #[test]
 fn bodies_of_four_mebibytes_pass() {
     let folder = TempFolder::new("log");

@@ -23,9 +23,25 @@ public final class Main {
 
     public static void main(String[] arguments) throws Exception {
         String namesrv = arguments.length > 0 ? arguments[0] : "127.0.0.1:9876";
-
         DefaultMQProducer producer = new DefaultMQProducer("example-producer");
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("example-consumer");
+        long missing;
+        try {
+            send(producer, namesrv);
+            missing = receive(consumer, namesrv);
+        } finally {
+            // Their threads would keep a failed program running.
+            consumer.shutdown();
+            producer.shutdown();
+        }
+        System.out.println(missing == 0 ? "all " + MESSAGES + " received" : missing + " are missing");
+        System.exit(missing == 0 ? 0 : 1);
+    }
+
+    private static void send(DefaultMQProducer producer, String namesrv) throws Exception {
         producer.setNamesrvAddr(namesrv);
+        // The first send loads half of the client's classes, which takes long on a busy machine.
+        producer.setSendMsgTimeout(30_000);
         producer.start();
 
         // The topic comes into being with the first message.
@@ -35,9 +51,11 @@ public final class Main {
             System.out.printf("sent     %s to queue %d at offset %d%n",
                 "hello " + number, result.getMessageQueue().getQueueId(), result.getQueueOffset());
         }
+    }
 
+    /** How many did not come within a minute. */
+    private static long receive(DefaultMQPushConsumer consumer, String namesrv) throws Exception {
         CountDownLatch received = new CountDownLatch(MESSAGES);
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("example-consumer");
         consumer.setNamesrvAddr(namesrv);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(TOPIC, "greeting");
@@ -50,11 +68,7 @@ public final class Main {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-
-        boolean all = received.await(60, TimeUnit.SECONDS);
-        consumer.shutdown();
-        producer.shutdown();
-        System.out.println(all ? "all " + MESSAGES + " received" : received.getCount() + " are missing");
-        System.exit(all ? 0 : 1);
+        received.await(60, TimeUnit.SECONDS);
+        return received.getCount();
     }
 }

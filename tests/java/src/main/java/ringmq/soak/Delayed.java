@@ -1,0 +1,76 @@
+package ringmq.soak;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.Message;
+
+/** Delayed messages, by level and by time: none is early. */
+final class Delayed extends Actor {
+    private static final long[] LEVELS_MS = {0, 1_000, 5_000, 10_000, 30_000};
+
+    private final Ledger ledger = ledger("delayed");
+    private final Map<String, Long> dueMs = new ConcurrentHashMap<>();
+    private final AtomicLong latestMs = new AtomicLong();
+    private DefaultMQProducer producer;
+
+    Delayed(String namesrv, String run) {
+        super("delayed", namesrv, run);
+    }
+
+    @Override
+    void start() throws Exception {
+        producer = producer();
+        DefaultMQPushConsumer consumer = consumer(group, group);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            long now = System.currentTimeMillis();
+            messages.forEach(message -> {
+                String id = id(message);
+                int times = ledger.arrived(id);
+                long lateMs = now - dueMs.getOrDefault(id, Long.MAX_VALUE);
+                if (lateMs < 0) {
+                    ledger.fault(id + " came " + -lateMs + " ms early");
+                } else if (times == 1) {
+                    latestMs.accumulateAndGet(lateMs, Math::max);
+                }
+            });
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+    }
+
+    @Override
+    void send(int number) throws Exception {
+        String id = "d" + number;
+        Message message = message("", id);
+        long now = System.currentTimeMillis();
+        long delayMs;
+        if (number % 2 == 0) {
+            int level = 1 + number / 2 % (LEVELS_MS.length - 1);
+            message.setDelayTimeLevel(level);
+            delayMs = LEVELS_MS[level];
+        } else {
+            delayMs = 500 + number * 37L % 30_000;
+            if (number % 4 == 1) {
+                message.setDelayTimeMs(delayMs);
+            } else {
+                message.setDeliverTimeMs(now + delayMs);
+            }
+        }
+        dueMs.put(id, now + delayMs);
+        ledger.sending(id);
+        if (isStored(producer.send(message))) {
+            ledger.acknowledged(id);
+        }
+    }
+
+    @Override
+    void finish() {
+        System.out.println("delayed: at most " + latestMs.get() + " ms late, the broker's absence included");
+    }
+}
