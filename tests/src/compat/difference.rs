@@ -48,33 +48,69 @@ fn names<'a>(left: &'a Facts, right: &'a Facts) -> impl Iterator<Item = &'a Stri
     left.keys().chain(right.keys().filter(|name| !left.contains_key(*name)))
 }
 
+/// Where a fact is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// On both sides, with different values.
+    Both,
+    Apache,
+    RingMq,
+}
+
 /// Differences that are meant, by patterns of step and fact in which `*` stands for anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     pub step: String,
     pub fact: String,
+    side: Side,
+    /// It depends on the time whether it occurs.
+    is_unsteady: bool,
     pub reason: String,
 }
 
+impl Difference {
+    fn side(&self) -> Side {
+        match (&self.apache, &self.ringmq) {
+            (Some(_), None) => Side::Apache,
+            (None, Some(_)) => Side::RingMq,
+            _ => Side::Both,
+        }
+    }
+}
+
 impl Accepted {
-    /// Reads lines of `step TAB fact TAB reason`; `#` begins a comment.
+    /// Reads lines of `step TAB fact TAB both|apache|ringmq TAB reason`; `#` begins a comment. A `?` behind the side says
+    /// that the difference does not always occur.
     ///
     /// # Errors
-    /// The first line without a reason.
+    /// The first line that is none.
     pub fn parse(text: &str) -> Result<Vec<Accepted>, String> {
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         lines
-            .map(|(number, line)| match line.split('\t').collect::<Vec<_>>()[..] {
-                [step, fact, reason] if !reason.is_empty() => {
-                    Ok(Accepted { step: step.to_owned(), fact: fact.to_owned(), reason: reason.to_owned() })
-                }
-                _ => Err(format!("line {number} is not `step TAB fact TAB reason`: {line}")),
+            .map(|(number, line)| {
+                let wrong =
+                    || format!("line {number} is not `step TAB fact TAB both|apache|ringmq TAB reason`: {line}");
+                let [step, fact, side, reason] = line.split('\t').collect::<Vec<_>>()[..] else { return Err(wrong()) };
+                let is_unsteady = side.ends_with('?');
+                let side = match side.trim_end_matches('?') {
+                    "both" => Side::Both,
+                    "apache" => Side::Apache,
+                    "ringmq" => Side::RingMq,
+                    _ => return Err(wrong()),
+                };
+                Ok(Accepted {
+                    step: step.to_owned(),
+                    fact: fact.to_owned(),
+                    side,
+                    is_unsteady,
+                    reason: reason.to_owned(),
+                })
             })
             .collect()
     }
 
     fn covers(&self, difference: &Difference) -> bool {
-        fits(&self.step, &difference.step) && fits(&self.fact, &difference.fact)
+        self.side == difference.side() && fits(&self.step, &difference.step) && fits(&self.fact, &difference.fact)
     }
 }
 
@@ -85,7 +121,10 @@ pub fn sort<'a>(
 ) -> (Vec<&'a Difference>, Vec<&'a Difference>, Vec<&'a Accepted>) {
     let (known, new): (Vec<_>, Vec<_>) =
         differences.iter().partition(|difference| accepted.iter().any(|one| one.covers(difference)));
-    let gone = accepted.iter().filter(|one| !differences.iter().any(|difference| one.covers(difference))).collect();
+    let gone = accepted
+        .iter()
+        .filter(|one| !one.is_unsteady && !differences.iter().any(|difference| one.covers(difference)))
+        .collect();
     (new, known, gone)
 }
 
@@ -116,12 +155,16 @@ mod tests {
         let wanted = ["send\t10\tfield.a\t1\t2", "send\t10\tfield.b\t2\t(absent)", "send\t10\tfield.c\t(absent)\t3"];
         assert_eq!(shown, wanted);
 
-        let accepted =
-            Accepted::parse("# known\ns*\tfield.a\twhy\nsend\t*.b\twhy\npull*\tcode\twhy\n").expect("a list");
+        let accepted = Accepted::parse(
+            "# known\ns*\tfield.a\tboth\twhy\nsend\t*.b\tapache\twhy\npull*\tcode\tboth\twhy\nsend\t*\tringmq\twhy\nend*\tcode\tboth?\twhy",
+        )
+        .expect("a list");
         let (new, known, gone) = sort(&differences, &accepted);
-        assert_eq!((new.len(), known.len(), gone.len()), (1, 2, 1));
-        assert_eq!((&*new[0].fact, &*gone[0].step), ("field.c", "pull*"));
-        assert!(Accepted::parse("a\tb\n").is_err(), "a reason is needed");
+        assert_eq!((new.len(), known.len(), gone.len()), (0, 3, 1));
+        assert_eq!(gone[0].step, "pull*");
+        let (new, _, _) = sort(&differences, &accepted[..1]);
+        assert_eq!(new.iter().map(|difference| &*difference.fact).collect::<Vec<_>>(), ["field.b", "field.c"]);
+        assert!(Accepted::parse("a\tb\tboth\n").is_err(), "a reason is needed");
     }
 
     #[test]
