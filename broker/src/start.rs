@@ -322,17 +322,23 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
     group_configs.start(core).await;
     group::load_offsets(core).await.map_err(|error| table(error.to_string()))?;
     pop::request_modes::load(core).await.map_err(|error| table(error.to_string()))?;
+    // What they find at the ends of the logs tells what a crash has cut off, so nobody may have appended anything yet.
     let started = core.on_each(|core| async move {
+        delay::start(&core).await?;
+        transaction::complete(&core).await.map_err(BrokerError::Storage)
+    });
+    for outcome in started.await {
+        outcome?;
+    }
+    core.on_each(|core| async move {
         stats::start(&core);
         group::start_background(&core);
         transaction::start_background(&core);
         pop::commit_recovered(&core).await;
         pop::start_background(&core);
-        delay::start(&core).await
-    });
-    for outcome in started.await {
-        outcome?;
-    }
+        delay::start_background(&core);
+    })
+    .await;
     Ok(())
 }
 

@@ -96,11 +96,14 @@ async fn stats_of(
     }
     for ((_, queue, offset), answer) in queues.into_iter().zip(answers) {
         let (ends, time, pulled) = answer?;
+        // A commit in front of the last messages may be known here before they are, and an old one may be of a queue
+        // that was longer once: nobody is ahead of a queue's end.
+        let consumed = offset.min(ends.max);
         let wrapper = OffsetWrapper {
             broker_offset: ends.max.0 as i64,
-            consumer_offset: offset.0 as i64,
+            consumer_offset: consumed.0 as i64,
             last_timestamp: time.unwrap_or(0) as i64,
-            pull_offset: pulled.max(offset).0 as i64,
+            pull_offset: pulled.min(ends.max).max(consumed).0 as i64,
         };
         stats.offset_table.insert(message_queue(core, topic, queue), wrapper);
     }
