@@ -24,7 +24,7 @@ use transport::{CallError, ConnectionId, Outgoing, Server};
 use crate::config::Config;
 use crate::delay::Delays;
 use crate::filter::Filters;
-use crate::group::{GroupConfigs, GroupViews, Groups, ReplyClients, Sessions};
+use crate::group::{GroupConfigs, GroupViews, Groups, Pulled, ReplyClients, Sessions};
 use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::pop::Pops;
@@ -99,6 +99,8 @@ pub(crate) struct Core {
     /// What was popped of this core's queues, and who waits for it.
     pub(crate) pops: Pops,
     pub(crate) waits: Waits,
+    /// How far groups have pulled in this core's queues.
+    pub(crate) pulled: Pulled,
     /// Messages of this core's queues that wait for their time.
     pub(crate) delays: Delays,
     /// Expressions that pulls of this core's queues filter by.
@@ -160,6 +162,7 @@ impl Core {
             transactions: Transactions::default(),
             pops: Pops::default(),
             waits: Waits::default(),
+            pulled: Pulled::default(),
             delays: Delays::default(),
             filters: Filters::default(),
             stats: Stats::default(),

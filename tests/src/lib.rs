@@ -8,6 +8,7 @@
 //! - `RINGMQ_TEST_TARGET=namesrv_address,broker_address`: use these running servers instead of starting one. Tests
 //!   that must own the process say that they were left out.
 
+pub mod compat;
 pub mod connection;
 pub mod folder;
 pub mod frame;

@@ -182,6 +182,12 @@ impl Dev {
         self
     }
 
+    /// With the broker's own defaults.
+    pub fn without_properties(mut self) -> Dev {
+        self.properties.clear();
+        self
+    }
+
     /// The folder given as `--dir`.
     pub fn store(&self) -> PathBuf {
         self.folder.path().join("store")

@@ -1,6 +1,7 @@
 //! `cargo xtask COMMAND`: everything that is run on the sources, and nothing that ships.
 
 mod clients;
+mod compat;
 mod steps;
 mod tidy;
 
@@ -21,7 +22,8 @@ usage: cargo xtask COMMAND
   crowd [--groups N --topics N] [--release]
                         consumers of 1,000 groups come and go in waves beside a steady producer
   clients [--only java|go]
-                        the official Java and Go clients against a broker of their own";
+                        the official Java and Go clients against a broker of their own
+  compat [--seed N]     the same requests and filter expressions to Apache RocketMQ and to RingMQ; not part of ci";
 
 /// Rounds of kill -9 for a run by hand; the tests themselves do a few.
 const KILL9_ROUNDS: &str = "50";
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["crowd", rest @ ..] => program(&mut steps, "crowd", &[], rest),
         ["soak", rest @ ..] => program(&mut steps, "soak", &[], rest),
         ["clients", rest @ ..] => clients::run(&mut steps, rest),
+        ["compat", rest @ ..] => compat::run(&mut steps, rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -8,6 +8,8 @@
 //! decimals, `TRUE`, `FALSE`, parentheses, and properties by their names, `TAGS` and `KEYS` among them.
 
 mod cache;
+#[cfg(test)]
+mod corpus_tests;
 mod evaluate;
 mod expression;
 mod lexer;

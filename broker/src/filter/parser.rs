@@ -31,7 +31,9 @@ pub(super) fn parse(text: &str) -> Result<Expression, FilterError> {
     let next = lexer.next()?;
     let mut parser = Parser { text, lexer, next, depth: 0 };
     let whole = parser.part(power::ANY)?;
-    if parser.next.word != Word::End {
+    // Behind the whole, two minus signs begin a comment on a last line without an end.
+    let is_comment = text[parser.next.start..].starts_with("--");
+    if parser.next.word != Word::End && !is_comment {
         return Err(parser.unexpected("the end or an operator"));
     }
     Ok(parser.condition(whole)?.expression)

@@ -407,6 +407,8 @@ fn spelling() {
         ("  n\t=\n5 ", True),
         ("n /* five */ = 5", True),
         ("n = 5 -- five\n", True),
+        ("n = 5 -- five", True),
+        ("n = 6 --", False),
         ("n = --5", True),
         ("n = --5\n5", True),
         ("n = .5e1", True),

@@ -119,6 +119,7 @@ pub(crate) async fn delete_group_offsets(core: &Rc<Core>, group: &Text) -> Resul
             core.groups.resets.borrow_mut().forget_group(&group);
             core.groups.change_known(&group, |group| group.offsets.clear());
             core.pops.forget_group(&group);
+            core.pulled.forget_group(&group);
         }
     })
     .await;

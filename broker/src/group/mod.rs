@@ -16,6 +16,7 @@ mod offset_file;
 mod offset_table;
 pub(crate) mod offsets;
 mod producers;
+mod pulled;
 pub(crate) mod queue_ends;
 mod reply_clients;
 mod resets;
@@ -51,6 +52,7 @@ pub(crate) use self::membership::{
     register_reply_client, start_background, unregister_consumer, unregister_producer,
 };
 pub(crate) use self::offset_file::{load_offsets, offsets_body, persist_now};
+pub(crate) use self::pulled::Pulled;
 pub(crate) use self::reply_clients::ReplyClients;
 pub(crate) use self::sessions::Sessions;
 pub(crate) use self::table_path::{TableError, TableFile, read_table};

@@ -35,7 +35,8 @@ impl Ordered {
         self.open.values().map(|open| open.until_ms).max().filter(|until_ms| *until_ms > now_ms)
     }
 
-    /// A batch is given out. Returns how often each of its messages came before, of those that did.
+    /// A batch is given out. Returns how often each of its messages came before, of those that did; that an attempt is
+    /// answered once more does not count.
     pub(super) fn popped(
         &mut self,
         offsets: &[QueueOffset],
@@ -44,14 +45,16 @@ impl Ordered {
     ) -> Vec<(QueueOffset, u32)> {
         let (pop_time_ms, invisible_ms) = times;
         let until_ms = pop_time_ms.saturating_add(invisible_ms);
+        let attempt = attempt.map(|name| stable_hash(name));
+        let is_same_attempt = attempt.is_some() && attempt == self.attempt;
         let opened = |offset: &QueueOffset| {
-            let times = self.open.get(offset).map_or(0, |before| before.times + 1);
+            let times = self.open.get(offset).map_or(0, |before| before.times + u32::from(!is_same_attempt));
             (*offset, Open { until_ms, times })
         };
         let open: BTreeMap<_, _> = offsets.iter().map(opened).collect();
         let again = open.iter().filter(|(_, open)| open.times > 0);
         let counts = again.map(|(offset, open)| (*offset, open.times)).collect();
-        *self = Ordered { pop_time_ms, attempt: attempt.map(|name| stable_hash(name)), open };
+        *self = Ordered { pop_time_ms, attempt, open };
         counts
     }
 
@@ -114,5 +117,17 @@ mod tests {
         assert_eq!(counts, [(QueueOffset(6), 1)]);
         let counts = ordered.popped(&offsets(&[6, 7]), (40, 10), None);
         assert_eq!(counts, [(QueueOffset(6), 2), (QueueOffset(7), 1)]);
+    }
+
+    #[test]
+    fn an_attempt_that_is_answered_again_does_not_count() {
+        let mut ordered = Ordered::default();
+        let (one, other) = (Text::from("one"), Text::from("other"));
+        assert!(ordered.popped(&offsets(&[5]), (0, 10), Some(&one)).is_empty());
+        assert!(ordered.popped(&offsets(&[5]), (1, 10), Some(&one)).is_empty());
+        let counts = ordered.popped(&offsets(&[5]), (20, 10), Some(&other));
+        assert_eq!(counts, [(QueueOffset(5), 1)]);
+        let counts = ordered.popped(&offsets(&[5]), (21, 10), Some(&other));
+        assert_eq!(counts, [(QueueOffset(5), 1)], "as the lost answer said");
     }
 }

@@ -23,6 +23,7 @@ use crate::pop::in_flight::BATCH_MESSAGES_MAX;
 use crate::pop::look::{Looked, Pop};
 use crate::pop::receipt::{ORDERED_REVIVE_QUEUE, REVIVE_QUEUE};
 use crate::pop::waits::{self, Interest, Waiting};
+use crate::topic::no_topic;
 
 /// A pop waits so much shorter than its client does, so that the answer comes in time.
 const ANSWER_EARLIER: Duration = Duration::from_millis(50);
@@ -137,6 +138,7 @@ pub(crate) async fn notification(core: Rc<Core>, request: Request) -> Outcome {
 /// How many pops of a group wait for a queue, on its owner.
 pub(crate) async fn polling_info(core: Rc<Core>, request: Request) -> Outcome {
     let header = PollingInfo::decode(&request.command.fields)?;
+    core.topics.get(&header.topic).ok_or_else(|| no_topic(&header.topic))?;
     let queue = u32::try_from(header.queue_id).ok().map(QueueId);
     let count = core.pops.waits.count(&header.consumer_group, &header.topic, queue);
     let mut fields = remoting::fields::Fields::new();

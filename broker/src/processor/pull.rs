@@ -240,9 +240,11 @@ impl Pull {
         Ok(match read {
             QueueRead::Found(found) => {
                 core.stats.pulled(&self.header.consumer_group, &self.topic, u64::from(found.messages), found.bytes);
+                core.pulled.note(&self.group.group_name, self.topic.name(), self.queue, found.next);
                 Answer { parts, ..self.answer(core, ResponseCode::SUCCESS, found.next, "FOUND") }
             }
             QueueRead::NoMatch { next } => {
+                core.pulled.note(&self.group.group_name, self.topic.name(), self.queue, next);
                 self.answer(core, ResponseCode::PULL_RETRY_IMMEDIATELY, next, "NO_MATCHED_MESSAGE")
             }
             QueueRead::AtEnd { max } => {

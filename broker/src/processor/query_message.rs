@@ -1,4 +1,4 @@
-//! Messages by key (12): every log is asked, the newest come first.
+//! Messages by key (12): every log is asked for its newest; they are answered in the order in which they were stored.
 
 use std::rc::Rc;
 
@@ -53,12 +53,20 @@ pub(crate) async fn query_message(core: Rc<Core>, request: Request) -> Outcome {
     fields.push("indexLastUpdateTimestamp", newest.store_timestamp_ms);
     fields.push("indexLastUpdatePhyoffset", newest.physical_offset as i64);
     let mut body = BytesMut::new();
-    for found in &matches {
-        if body.is_empty() || body.len() + found.record.len() <= BODY_BYTES_MAX {
-            body.extend_from_slice(&found.record);
-        }
+    for found in matches[..fitting(&matches)].iter().rev() {
+        body.extend_from_slice(&found.record);
     }
     Ok(Answer::success().with_fields(fields).with_body(body.freeze()))
+}
+
+/// How many of the newest matches fit one answer. The first is given even if it is larger.
+fn fitting(newest_first: &[Match]) -> usize {
+    let mut bytes = 0;
+    let fits = newest_first.iter().take_while(|found| {
+        bytes += found.record.len();
+        bytes <= BODY_BYTES_MAX
+    });
+    fits.count().max(1)
 }
 
 fn read_query(core: &Core, request: &Request) -> Result<Query, Refusal> {

@@ -308,6 +308,7 @@ async fn delete_data(core: &Rc<Core>, topic: Text) -> Result<(), Refusal> {
                 }
                 core.groups.delete_topic_offsets(&topic);
                 core.pops.forget_topic(&topic);
+                core.pulled.forget_topic(&topic);
                 Ok::<(), String>(())
             }
         })

@@ -77,7 +77,8 @@ fn producers_of_core(core: &Core) -> Vec<(Text, Vec<ProducerInfo>)> {
                 client_id: producer.client.id.clone(),
                 language: Text::from_static(producer.client.language.name()),
                 last_update_timestamp: producer.heartbeat_at.0 as i64,
-                remote_ip: Text::from(producer.client.address.ip().to_string()),
+                // As Java writes an address.
+                remote_ip: Text::from(format!("/{}", producer.client.address)),
                 version: producer.client.version,
             })
             .collect();

@@ -77,12 +77,16 @@ async fn stats_of(
     let queues: Vec<_> =
         (0..topic.read_queues()).map(QueueId).map(|queue| (topic.name().clone(), queue, offset_of(queue))).collect();
     let asked = queues.clone();
-    let answers = queue_ends::ask(core, asked, |core, topic, queue, offset: QueueOffset| async move {
-        let time = match offset.0.checked_sub(1) {
-            Some(last) => queue_ends::store_time_here(&core, &topic, queue, QueueOffset(last)).await?,
-            None => None,
-        };
-        Ok::<_, Refusal>((queue_ends::ends_here(&core, &topic, queue), time))
+    let asking = group.clone();
+    let answers = queue_ends::ask(core, asked, move |core, topic, queue, offset: QueueOffset| {
+        let pulled = core.pulled.get(&asking, &topic, queue);
+        async move {
+            let time = match offset.0.checked_sub(1) {
+                Some(last) => queue_ends::store_time_here(&core, &topic, queue, QueueOffset(last)).await?,
+                None => None,
+            };
+            Ok::<_, Refusal>((queue_ends::ends_here(&core, &topic, queue), time, pulled))
+        }
     })
     .await;
     let item = Item::GroupGot { topic: topic.name().clone(), group: group.clone(), bytes: false };
@@ -91,15 +95,15 @@ async fn stats_of(
         stats.consume_tps = view.figures(Window::Minute).1;
     }
     for ((_, queue, offset), answer) in queues.into_iter().zip(answers) {
-        let (ends, time) = answer?;
+        let (ends, time, pulled) = answer?;
         // A commit in front of the last messages may be known here before they are, and an old one may be of a queue
         // that was longer once: nobody is ahead of a queue's end.
-        let consumed = offset.min(ends.max).0 as i64;
+        let consumed = offset.min(ends.max);
         let wrapper = OffsetWrapper {
             broker_offset: ends.max.0 as i64,
-            consumer_offset: consumed,
+            consumer_offset: consumed.0 as i64,
             last_timestamp: time.unwrap_or(0) as i64,
-            pull_offset: consumed,
+            pull_offset: pulled.min(ends.max).max(consumed).0 as i64,
         };
         stats.offset_table.insert(message_queue(core, topic, queue), wrapper);
     }

@@ -31,6 +31,10 @@ pub(crate) async fn update_groups(core: Rc<Core>, request: Request) -> Outcome {
 async fn put(core: &Rc<Core>, configs: Vec<SubscriptionGroupConfig>) -> Outcome {
     for config in &configs {
         name::check_group(&config.group_name).map_err(|error| wrong_name(&error))?;
+        if let Some(attribute) = config.attributes.keys().next() {
+            let remark = format!("{attribute} of group {} is unknown: groups have no attributes", config.group_name);
+            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+        }
         if !(0..=TOPIC_QUEUES_MAX).contains(&config.retry_queue_nums) {
             let remark = format!(
                 "retryQueueNums {} of group {} is not between 0 and {TOPIC_QUEUES_MAX}",

@@ -27,10 +27,15 @@ pub(crate) async fn queue_entries(core: Rc<Core>, request: Request) -> Outcome {
         .get(&header.topic)
         .and_then(|topic| topic.queues().find(|queue| i64::from(queue.0) == i64::from(header.queue_id)))
         .ok_or_else(|| failed(format!("topic {} has no queue {}", header.topic, header.queue_id)))?;
-    let view = header.consumer_group.as_ref().and_then(|group| core.group_views.get(group));
-    let subscription = view.and_then(|view| view.subscriptions.get(&header.topic).map(|data| (**data).clone()));
-    let mut body =
-        QueryConsumeQueueResponse { subscription_data: subscription, ..QueryConsumeQueueResponse::default() };
+    let mut body = QueryConsumeQueueResponse::default();
+    if let Some(group) = header.consumer_group.as_ref().filter(|group| !group.is_empty()) {
+        let view = core.group_views.get(group);
+        body.subscription_data =
+            view.and_then(|view| view.subscriptions.get(&header.topic).map(|data| (**data).clone()));
+        if body.subscription_data.is_none() {
+            body.filter_data = Some(Text::from(format!("{group}@{} is not online!", header.topic)));
+        }
+    }
     let log = core.log_of_queue(&header.topic, id).clone();
     if let Some(queue) = log.find_queue(&header.topic, id) {
         body.min_queue_index = wire(queue.min().0);
@@ -55,7 +60,7 @@ async fn entries(
         // A queue has gaps where records were lost.
         let Some(entry) = entry else { continue };
         found.push(ConsumeQueueData {
-            eval: told.subscription_data.as_ref().is_none_or(|data| data.matches(entry.tags_code)),
+            eval: told.subscription_data.as_ref().is_some_and(|data| data.matches(entry.tags_code)),
             physic_offset: wire(PhysicalOffset::new(log.id(), entry.offset).0),
             physic_size: i32::try_from(entry.bytes).unwrap_or(i32::MAX),
             tags_code: entry.tags_code,
