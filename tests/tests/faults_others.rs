@@ -102,6 +102,9 @@ fn d6_the_brokers_own_topics_take_no_sends() {
 #[test]
 fn e3_what_was_acknowledged_behind_a_filters_holes_never_returns() {
     let target = Target::start("e3");
+    if target.is_given() {
+        return left_out("e3", "Apache 5.4.0 did not bring back within 40 s what was left alone for 1.5 s");
+    }
     let mut connection = target.connect();
     let (topic, group) = (target.topic("e3", 1), target.group(&mut connection, "e3"));
     for number in 0..60 {
@@ -112,7 +115,7 @@ fn e3_what_was_acknowledged_behind_a_filters_holes_never_returns() {
     assert!(await_count(&mut connection, &Queue::new(&topic, 0), 60));
     let request = pop(&group, &topic, 1_500, 200).field("exp", "wanted").field("maxMsgNums", 2);
     let (mut acknowledged, mut given) = (BTreeSet::new(), BTreeSet::new());
-    let until = Instant::now() + Duration::from_secs(40);
+    let until = Instant::now() + Duration::from_secs(20);
     while acknowledged.len() < 9 {
         assert!(Instant::now() < until, "{acknowledged:?} of {given:?}");
         for message in Popped::all_of(&connection.call(&request).expect("answered")).expect("a pop") {

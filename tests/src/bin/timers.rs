@@ -22,7 +22,7 @@ const BODY_BYTES: usize = 128;
 /// Between the end of the sends and the first due message.
 const LEAD_MS: u64 = 3_000;
 /// What a run may send a second, for the guess of how long the sends take.
-const SENDS_A_SECOND: u64 = 5_000;
+const SENDS_A_SECOND: u64 = 1_500;
 
 struct Settings {
     due: u64,
