@@ -186,9 +186,9 @@ impl Link {
     fn receive(&mut self) -> io::Result<()> {
         let frame = self.connection.receive()?;
         if frame.is_answer() {
-            self.answers.push_back(frame)
+            self.answers.push_back(frame);
         } else {
-            self.requests.push_back(frame)
+            self.requests.push_back(frame);
         }
         Ok(())
     }

@@ -230,9 +230,9 @@ impl Draw {
                 let at = self.below(words.len());
                 let stray = self.of(STRAYS);
                 if self.one_in(2) {
-                    words[at] = stray
+                    words[at] = stray;
                 } else {
-                    words.insert(at, stray)
+                    words.insert(at, stray);
                 }
                 words.join(" ")
             }
