@@ -81,7 +81,7 @@ fn replies(options: &[&str]) -> Result<(), String> {
         Some(addresses) => played(&steps, &addresses)?,
         None => {
             let servers = Apache::start(&apache::jars()?, &PROPERTIES)?;
-            played(&steps, &Addresses { namesrv: servers.namesrv.clone(), broker: servers.broker.clone() })?
+            played(&steps, &Addresses { namesrv: servers.namesrv, broker: servers.broker })?
         }
     };
     let on_ringmq = match ringmq {
@@ -90,7 +90,7 @@ fn replies(options: &[&str]) -> Result<(), String> {
             let dev =
                 PROPERTIES.iter().fold(Dev::new("compat").without_properties(), |dev, property| dev.property(property));
             let _process = dev.try_start()?;
-            played(&steps, &Addresses { namesrv: dev.namesrv.clone(), broker: dev.broker.clone() })?
+            played(&steps, &Addresses { namesrv: dev.namesrv, broker: dev.broker })?
         }
     };
     let differences = between(&on_apache, &on_ringmq);
