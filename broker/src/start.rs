@@ -322,8 +322,16 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
     group_configs.start(core).await;
     group::load_offsets(core).await.map_err(|error| table(error.to_string()))?;
     pop::request_modes::load(core).await.map_err(|error| table(error.to_string()))?;
+    // What they find at the ends of the logs tells what a crash has cut off, so nobody may have appended anything yet.
+    let started = core.on_each(|core| async move {
+        delay::start(&core).await?;
+        transaction::complete(&core).await.map_err(BrokerError::Storage)
+    });
+    for outcome in started.await {
+        outcome?;
+    }
     let ballast = boot.store.ballast().clone();
-    let started = core.on_each(move |core| {
+    core.on_each(move |core| {
         let ballast = ballast.clone();
         async move {
             stats::start(&core);
@@ -331,14 +339,11 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerErro
             transaction::start_background(&core);
             pop::commit_recovered(&core).await;
             pop::start_background(&core);
-            delay::start(&core).await?;
+            delay::start_background(&core);
             retention::start_background(&core, ballast);
-            Ok::<(), BrokerError>(())
         }
-    });
-    for outcome in started.await {
-        outcome?;
-    }
+    })
+    .await;
     Ok(())
 }
 

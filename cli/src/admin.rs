@@ -3,8 +3,11 @@
 mod broker;
 mod cluster;
 mod consume;
+mod dead_letters;
+mod dlq;
 mod group;
 mod message;
+mod order;
 mod query;
 mod targets;
 mod topic;
@@ -66,6 +69,8 @@ enum AdminCommand {
     QueryMsgByKey(query::QueryByKey),
     /// Print the message with an id that its sender made
     QueryMsgByUniqueKey(query::QueryByUniqueKey),
+    /// Look at dead letters, send them once more, export them
+    Dlq(dlq::Dlq),
     /// Print a broker's configuration
     GetBrokerConfig(broker::GetBrokerConfig),
     /// Change one key of a broker's configuration
@@ -115,6 +120,7 @@ impl Session {
             AdminCommand::QueryMsgById(command) => command.run(self).await,
             AdminCommand::QueryMsgByKey(command) => command.run(self).await,
             AdminCommand::QueryMsgByUniqueKey(command) => command.run(self).await,
+            AdminCommand::Dlq(command) => command.run(self).await,
             AdminCommand::GetBrokerConfig(command) => command.run(self).await,
             AdminCommand::UpdateBrokerConfig(command) => command.run(self).await,
             AdminCommand::BrokerStatus(command) => command.run(self).await,

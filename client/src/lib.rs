@@ -11,6 +11,7 @@ mod body;
 mod consumer;
 mod error;
 mod link;
+mod lock;
 mod message;
 mod nameserver;
 mod offset;
@@ -33,7 +34,7 @@ pub use body::{Body, body_of};
 pub use consumer::{PullAnswer, PullRequest, PullStatus};
 pub use error::{Attempt, ClientError};
 pub use message::Message;
-pub use producer::{GROUP_DEFAULT, Receipt, SendOptions, StoreStatus};
+pub use producer::{Copied, GROUP_DEFAULT, Receipt, SendOptions, StoreStatus};
 pub use query::{KeyKind, KeyQuery, MESSAGES_OF_KEY_MAX};
 pub use route::Route;
 

@@ -7,7 +7,9 @@ use remoting::body::topic::TopicList;
 use remoting::code::{RequestCode, ResponseCode};
 use remoting::command::Command;
 use remoting::fields::Fields;
-use remoting::header::namesrv::{DeleteTopicInNamesrv, TopicsByCluster};
+use remoting::header::namesrv::{
+    DeleteTopicInNamesrv, GetKvConfigResponse, KvConfigRequest, PutKvConfig, TopicsByCluster,
+};
 use remoting::json;
 use remoting::text::Text;
 use serde::de::DeserializeOwned;
@@ -129,6 +131,38 @@ impl Client {
         let request = RequestCode::GET_NAMESRV_CONFIG;
         let answer = self.call_one_nameserver(address, Command::request(request, Fields::new())).await?;
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
+    }
+
+    /// A value that one nameserver keeps; `None` when it has none of that name.
+    ///
+    /// # Errors
+    /// When that nameserver does not tell.
+    pub async fn kv_value(&self, address: &str, namespace: &str, key: &str) -> Result<Option<String>, ClientError> {
+        let request = RequestCode::GET_KV_CONFIG;
+        let header = KvConfigRequest { namespace: Text::from(namespace), key: Text::from(key) };
+        match self.call_one_nameserver(address, Command::request(request, header.to_fields())).await {
+            Ok(answer) => GetKvConfigResponse::decode(&answer.fields)
+                .map(|header| header.value.map(|value| value.to_string()))
+                .map_err(|error| ClientError::unreadable_fields(address, request, &error)),
+            Err(error) if error.refusal() == Some(ResponseCode::QUERY_NOT_FOUND) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes one nameserver keep a value.
+    ///
+    /// # Errors
+    /// When that nameserver does not do so.
+    pub async fn put_kv_value(
+        &self,
+        address: &str,
+        namespace: &str,
+        key: &str,
+        value: &str,
+    ) -> Result<(), ClientError> {
+        let header = PutKvConfig { namespace: Text::from(namespace), key: Text::from(key), value: Text::from(value) };
+        let command = Command::request(RequestCode::PUT_KV_CONFIG, header.to_fields());
+        self.call_one_nameserver(address, command).await.map(|_| ())
     }
 
     /// The master's address of each broker of a cluster, by broker name.

@@ -7,7 +7,8 @@ use remoting::command::Command;
 use remoting::fields::Fields;
 use remoting::header::send::{SendMessage, SendMessageResponse};
 use remoting::name::AUTO_CREATE_TOPIC;
-use remoting::record::{BatchItem, encode_item};
+use remoting::properties;
+use remoting::record::{BatchItem, RecordView, encode_item, sys_flag};
 use remoting::text::Text;
 use runtime::clock;
 
@@ -90,6 +91,15 @@ pub struct Receipt {
     pub offset_id: Text,
 }
 
+/// A stored message that is to be sent once more, to a topic that may be another one.
+#[derive(Clone, Debug)]
+pub struct Copied<'a> {
+    pub record: &'a RecordView<'a>,
+    pub topic: Text,
+    /// As they travel; the message's unique id is among them.
+    pub properties: Text,
+}
+
 /// A send that only lacks its queue.
 struct Prepared {
     request: RequestCode,
@@ -134,6 +144,26 @@ impl Client {
             .map_err(|attempt| ClientError::Unreachable { what: "the broker", attempts: vec![attempt] })?;
         connection.send(prepared.command(&queue).oneway());
         Ok(queue)
+    }
+
+    /// Sends a copy of a stored message, once and to a topic that is there. Its body, flag and time of birth stay; its
+    /// tries begin anew. When the answer is lost, nobody here knows whether the copy was stored.
+    ///
+    /// # Errors
+    /// When no broker has the topic, or that of the one attempt.
+    pub async fn send_copy(&self, copied: &Copied<'_>, options: &SendOptions) -> Result<Receipt, ClientError> {
+        self.route(&copied.topic).await?;
+        let record = copied.record;
+        let header = SendMessage {
+            sys_flag: record.sys_flag() & (sys_flag::COMPRESSED | sys_flag::COMPRESSION_MASK),
+            born_timestamp_ms: record.born_timestamp_ms(),
+            ..header(&copied.topic, options, copied.properties.clone(), record.flag())
+        };
+        let unique_id = record.property(properties::UNIQUE_KEY).unwrap_or_default().to_owned();
+        let body = Bytes::copy_from_slice(record.body());
+        let prepared = Prepared { request: RequestCode::SEND_MESSAGE_V2, header, body, unique_id };
+        let (queue, address) = self.queue_to_send(&copied.topic, options, None).await?;
+        self.send_to(&prepared, &queue, &address).await
     }
 
     async fn send_prepared(&self, prepared: &Prepared, options: &SendOptions) -> Result<Receipt, ClientError> {

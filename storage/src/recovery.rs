@@ -134,7 +134,7 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let scan_segments = segments.iter().map(ScanSegment::from).collect();
     let mut rebuild = Rebuild::new(folders, log, options, scan_segments, mark, &deleted.0, report, begun);
     let (whole, orphans) = rebuild.find_extents(min)?;
-    give_up(folders, orphans, &deleted.0, &mut floors)?;
+    give_up(folders, &orphans, &deleted.0, &mut floors)?;
     rebuild.load_extents(whole, min)?;
     let clean = checkpoint.is_some_and(|checkpoint| checkpoint.clean && checkpoint.durable == rebuild.position);
     let active = if clean { rebuild.builder_at(rebuild.position) } else { rebuild.scan_rest()? };
@@ -188,12 +188,12 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
 /// not give them once more.
 fn give_up(
     folders: &LogFolders,
-    orphans: Vec<LoadedExtent>,
+    orphans: &[LoadedExtent],
     deleted: &DeletedTopics,
     (floors, generation): &mut (QueueFloors, u64),
 ) -> Result<(), StorageError> {
     let mut is_raised = false;
-    for LoadedExtent { file, runs, .. } in &orphans {
+    for LoadedExtent { file, runs, .. } in orphans {
         for run in runs.iter().filter(|run| deleted.counts(&run.topic, run.log_offset_first)) {
             let floor = Floor { next: run.first + u64::from(run.count), log_end: file.limit };
             is_raised |= floors.raise(&run.topic, run.queue_id, floor);
@@ -257,7 +257,9 @@ fn open_segments(
         }
         let segment = Segment::open(&path, start, wanted)?;
         if segment.limit > checkpoint.map_or(0, |known| known.durable) {
-            segment.direct.sync_all().context("sync", &path)?;
+            // A killed process leaves its writes in the kernel's hands. Setting the length waits for those past the
+            // page cache, and what is durable then is what the scan finds.
+            disk::resize(&path, wanted)?;
         }
         segments.push(segment);
     }

@@ -9,6 +9,7 @@ use crate::record::{Record, decode_all};
 
 pub const POP: i32 = 200_050;
 pub const ACK: i32 = 200_051;
+pub const PEEK: i32 = 200_052;
 pub const CHANGE_INVISIBLE: i32 = 200_053;
 pub const NOTIFICATION: i32 = 200_054;
 pub const BATCH_ACK: i32 = 200_151;

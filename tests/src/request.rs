@@ -84,6 +84,8 @@ pub fn send_back(group: &str, physical_offset: u64, delay_level: i32) -> Frame {
         .field("offset", physical_offset)
         .field("delayLevel", delay_level)
         .field("unitMode", false)
+        // Apache's broker cannot do without one, and takes any.
+        .field("originTopic", "")
 }
 
 /// A timed message that its producer takes back.
@@ -165,11 +167,25 @@ pub fn create_topic(topic: &str, queue_count: u32) -> Frame {
 
 /// A heartbeat of a pull consumer: makes its group known to the broker.
 pub fn heartbeat(client_id: &str, group: &str) -> Frame {
+    heartbeat_of(client_id, group, "CLUSTERING", &[])
+}
+
+/// A heartbeat of a consumer with subscriptions: topic, tags and version of each.
+pub fn heartbeat_of(client_id: &str, group: &str, model: &str, subscriptions: &[(&str, &str, u64)]) -> Frame {
+    let subscriptions: Vec<_> = subscriptions
+        .iter()
+        .map(|(topic, tags, version)| {
+            json!({
+                "topic": topic, "subString": tags, "subVersion": version, "expressionType": "TAG",
+                "classFilterMode": false, "tagsSet": [], "codeSet": [],
+            })
+        })
+        .collect();
     let body = json!({
         "clientID": client_id, "producerDataSet": [{"groupName": "harness-producer"}],
         "consumerDataSet": [{
-            "groupName": group, "consumeType": "CONSUME_ACTIVELY", "messageModel": "CLUSTERING",
-            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": false, "subscriptionDataSet": [],
+            "groupName": group, "consumeType": "CONSUME_ACTIVELY", "messageModel": model,
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": false, "subscriptionDataSet": subscriptions,
         }],
         "heartbeatFingerprint": 0, "withoutSub": false,
     });

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use harness::connection::Connection;
 use harness::frame::Frame;
 use harness::pop::{
-    BATCH_ACK, CODE_POLLING_TIMEOUT, NOTIFICATION, Popped, QUERY_ASSIGNMENT, SET_REQUEST_MODE, pop, property,
+    BATCH_ACK, CODE_POLLING_TIMEOUT, NOTIFICATION, PEEK, Popped, QUERY_ASSIGNMENT, SET_REQUEST_MODE, pop, property,
 };
 use harness::process::Dev;
-use harness::request::{Queue, create_topic, heartbeat, send};
+use harness::record::decode_all;
+use harness::request::{
+    CODE_INVALID_PARAMETER, CODE_PULL_NOT_FOUND, Queue, await_count, create_topic, heartbeat, send,
+};
 use harness::target::{TARGET_VARIABLE, Target};
 use harness::{left_out, unique_name};
 
@@ -257,4 +260,89 @@ fn a_kill_loses_no_message_that_is_in_flight() {
         let mut connection = Connection::open(&dev.broker).expect("it listens");
         assert_eq!(pop_all(&mut connection, &group, &topic, LONG_MS).len(), 0, "all is acknowledged");
     }
+}
+
+#[test]
+fn a_group_in_order_goes_on_in_order_after_a_kill() {
+    let name = "a_group_in_order_goes_on_in_order_after_a_kill";
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(name, "it kills the broker");
+    }
+    let dev = Dev::new("pop-order-kill");
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("the broker listens");
+    let (topic, group, _) = prepare(&mut connection, "pop-order-kill", 1, 40);
+    let pop_in_order = |attempt: &str, invisible_ms: u64| {
+        pop(&group, &topic, invisible_ms, POLL_MS)
+            .field("order", true)
+            .field("attemptId", attempt)
+            .field("maxMsgNums", 4)
+    };
+    let texts = |messages: &[Popped]| messages.iter().map(Popped::body).collect::<Vec<_>>();
+    let mut done = Vec::new();
+    for round in 0..3 {
+        let attempt = format!("a{round}");
+        let first = popped(&mut connection, &pop_in_order(&attempt, LONG_MS));
+        assert_eq!(first.len(), 4, "{:?}", texts(&first));
+        for message in &first[..2] {
+            connection.call_ok(&message.ack(&group)).expect("acknowledged");
+            done.push(message.body());
+        }
+        process.kill();
+        process = dev.start();
+        connection = Connection::open(&dev.broker).expect("the broker listens");
+        let other = popped(&mut connection, &pop_in_order("other", LONG_MS));
+        assert!(other.is_empty(), "the queue is held over the kill: {:?}", texts(&other));
+        let same = popped(&mut connection, &pop_in_order(&attempt, LONG_MS));
+        assert_eq!(texts(&same)[..2], texts(&first)[2..], "what was acknowledged does not come again");
+        assert_eq!((same[0].times, same[1].times), (1, 1));
+        for message in &same {
+            connection.call_ok(&message.ack(&group)).expect("acknowledged");
+            done.push(message.body());
+        }
+    }
+    loop {
+        let more = popped(&mut connection, &pop_in_order("last", LONG_MS));
+        if more.is_empty() {
+            break;
+        }
+        for message in more {
+            connection.call_ok(&message.ack(&group)).expect("acknowledged");
+            done.push(message.body());
+        }
+    }
+    let expected: Vec<String> = (0..40).map(|number| format!("m{number}")).collect();
+    assert_eq!(done, expected, "each once, in order");
+}
+
+#[test]
+fn a_peek_shows_what_a_pop_would_give_and_changes_nothing() {
+    let target = Target::start("peeks");
+    let mut connection = target.connect();
+    let (topic, group, _) = prepare(&mut connection, "peeks", 2, 6);
+    for id in 0..2 {
+        assert!(await_count(&mut connection, &Queue::new(&topic, id), 3), "all are visible");
+    }
+    let mut peek = |queue: i32, count: i32| {
+        let request = Frame::request(PEEK)
+            .field("consumerGroup", &group)
+            .field("topic", &topic)
+            .field("queueId", queue)
+            .field("maxMsgNums", count);
+        let answer = connection.call(&request).expect("answered");
+        let bodies = decode_all(&answer.body).expect("records").into_iter().map(|record| record.queue_offset);
+        (answer.code, answer.number("restNum").unwrap_or(-1), bodies.collect::<Vec<u64>>())
+    };
+    for _ in 0..2 {
+        assert_eq!(peek(0, 10), (0, 3, vec![0, 1, 2]));
+        assert_eq!(peek(1, 1), (0, 3, vec![0]));
+        let (code, rest, offsets) = peek(-1, 4);
+        assert_eq!((code, rest, offsets.len()), (0, 6, 4));
+        assert_eq!(peek(0, 0), (CODE_PULL_NOT_FOUND, 3, vec![]));
+        assert_eq!(peek(2, 1).0, CODE_INVALID_PARAMETER);
+    }
+    let mut other = target.connect();
+    let one = pop(&group, &topic, LONG_MS, POLL_MS).field("queueId", 0).field("maxMsgNums", 1);
+    assert_eq!(popped(&mut other, &one).len(), 1);
+    assert_eq!(peek(0, 10), (0, 2, vec![1, 2]));
 }

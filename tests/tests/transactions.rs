@@ -13,8 +13,8 @@ use harness::frame::Frame;
 use harness::process::Dev;
 use harness::record::decode_all;
 use harness::request::{
-    CODE_OK, CODE_SYSTEM_ERROR, MAX_OFFSET, Queue, await_count, create_topic, heartbeat, offset_of, read_queue,
-    read_queue_of, send,
+    CODE_MESSAGE_ILLEGAL, CODE_OK, CODE_SYSTEM_ERROR, MAX_OFFSET, Queue, await_count, create_topic, heartbeat,
+    offset_of, read_queue, read_queue_of, send,
 };
 use harness::target::{TARGET_VARIABLE, Target};
 use harness::transaction::{CHECK_TRANSACTION, COMMIT, Half, RESUME_CHECK, ROLLBACK, half};
@@ -361,4 +361,80 @@ fn checks_go_on_after_a_kill() {
         assert!(await_count(&mut reader, &queue, 1));
         assert_eq!(read_queue_of(&mut reader, &queue, 1).len(), 1, "{queue:?}");
     }
+}
+
+#[test]
+fn a_committed_message_with_a_delay_waits_from_its_commit_on() {
+    let target = Target::start("late-commits");
+    if target.is_given() {
+        return left_out("a_committed_message_with_a_delay", "Apache delays the half, and never delivers the message");
+    }
+    let queue = Queue::new(&topic(&target, "late"), 3);
+    let mut connection = target.connect();
+    let send_half = |connection: &mut Connection, body: &str, wish: &str| {
+        Half::of(&connection.call(&half(&queue, body, wish)).expect("answered")).expect("stored")
+    };
+    let level = send_half(&mut connection, "level", "DELAY\u{1}1\u{2}");
+    let timer = send_half(&mut connection, "timer", "TIMER_DELAY_MS\u{1}1500\u{2}");
+    let dropped = send_half(&mut connection, "dropped", "DELAY\u{1}1\u{2}");
+    for (wish, code) in [
+        ("DELAY\u{1}x\u{2}", CODE_SYSTEM_ERROR),
+        ("TIMER_DELAY_SEC\u{1}259201\u{2}", CODE_MESSAGE_ILLEGAL),
+        ("TIMER_DELAY_MS\u{1}x\u{2}", CODE_MESSAGE_ILLEGAL),
+    ] {
+        let answer = connection.call(&half(&queue, "refused", wish)).expect("answered");
+        assert_eq!(answer.code, code, "{wish}: {}", answer.remark);
+    }
+    thread::sleep(Duration::from_millis(600));
+    let committed_ms = now_ms();
+    assert_eq!(end(&mut connection, &dropped, ROLLBACK), CODE_OK);
+    for half in [&level, &timer] {
+        assert_eq!(end(&mut connection, half, COMMIT), CODE_OK);
+        assert_eq!(end(&mut connection, half, COMMIT), CODE_SYSTEM_ERROR, "once");
+    }
+    assert_eq!(offset_of(&mut connection, MAX_OFFSET, &queue).expect("its end"), 0, "they wait");
+    let records = read_queue_of(&mut connection, &queue, 2);
+    assert_eq!(records.iter().map(|record| &record.body[..]).collect::<Vec<_>>(), [&b"level"[..], b"timer"]);
+    for (record, delay_ms) in records.iter().zip([1_000, 1_500]) {
+        let waited = record.store_ms - committed_ms;
+        assert!((delay_ms..delay_ms + 5_000).contains(&waited), "{waited} ms: {record:?}");
+    }
+}
+
+#[test]
+fn late_commits_are_delivered_once_whenever_the_broker_is_killed() {
+    let name = "late_commits_are_delivered_once_whenever_the_broker_is_killed";
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(name, "it kills the broker");
+    }
+    let dev = Dev::new("late-kill");
+    let topic = unique_name("late-kill");
+    let mut random = Random::new(11);
+    let mut acknowledged = Vec::new();
+    for round in 0..3 {
+        let mut process = dev.start();
+        let mut connection = Connection::open(&dev.broker).expect("the broker listens");
+        connection.call_ok(&create_topic(&topic, QUEUES)).expect("the topic is made");
+        for number in 0..40 {
+            let body = format!("{round}-{number}");
+            let queue = Queue::new(&topic, number % QUEUES);
+            let wish = ["DELAY\u{1}1\u{2}", "TIMER_DELAY_MS\u{1}700\u{2}"][number as usize % 2];
+            let sent = Half::of(&connection.call(&half(&queue, &body, wish)).expect("answered")).expect("stored");
+            assert_eq!(end(&mut connection, &sent, COMMIT), CODE_OK);
+            acknowledged.push(body);
+        }
+        thread::sleep(Duration::from_millis(random.next_u64() % 1_500));
+        process.kill();
+    }
+    let _process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("the broker listens");
+    let mut found = Vec::new();
+    for id in 0..QUEUES {
+        for record in read_queue_of(&mut connection, &Queue::new(&topic, id), 3 * 40 / QUEUES as usize) {
+            found.push(String::from_utf8(record.body).expect("text"));
+        }
+    }
+    found.sort();
+    acknowledged.sort();
+    assert_eq!(found, acknowledged, "each once");
 }

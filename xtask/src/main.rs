@@ -18,6 +18,8 @@ usage: cargo xtask COMMAND
                         kill -9 under load, again and again (default 50 rounds of each flush mode)
   soak [--seconds N] [--every N] [--flush sync|async] [--release]
                         official clients do everything at once while the broker is killed and restarted (30 minutes)
+  crowd [--groups N --topics N] [--release]
+                        consumers of 1,000 groups come and go in waves beside a steady producer
   clients [--only java|go]
                         the official Java and Go clients against a broker of their own";
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["test", "--quick"] => test(&mut steps, false),
         ["tidy"] => steps.check("tidy", tidy::check),
         ["kill9", rest @ ..] => program(&mut steps, "kill9", &["--rounds", KILL9_ROUNDS], rest),
+        ["crowd", rest @ ..] => program(&mut steps, "crowd", &[], rest),
         ["soak", rest @ ..] => program(&mut steps, "soak", &[], rest),
         ["clients", rest @ ..] => clients::run(&mut steps, rest),
         _ => {

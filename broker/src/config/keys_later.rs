@@ -2,6 +2,7 @@
 //! on is answered with a warning that names it.
 
 use super::key::Key;
+use super::keys_acting::HOURS_KEPT;
 use super::kind::{BYTES, COUNT, Kind, MS, PORT, SECONDS};
 use super::settings::Settings;
 
@@ -14,12 +15,15 @@ const COMPACTION: &str = "compacted topics";
 const LIGHT_QUEUES: &str = "light queues";
 const OTHER_STORES: &str = "RocksDB and tiered stores";
 const COLD_CONTROL: &str = "limits for cold reads";
+const RETENTION: &str = "retention";
 const MESSAGE_TYPES: &str = "message types of topics";
 
 pub(super) const ROLE_FEATURE: &str = REPLICATION;
 
 #[rustfmt::skip] // One row a line reads as the table it is.
 pub(super) const KEYS: &[Key] = &[
+    // Retention.
+    Key::later("dlqReservedTime", HOURS_KEPT, "72", RETENTION, "how long dead letters are kept"),
 
     // POP.
     Key::later("enablePopMessageThreshold", Kind::Flag, "false", POP, "limit messages in flight"),

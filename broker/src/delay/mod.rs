@@ -22,7 +22,7 @@ use std::rc::Rc;
 use base::{LogId, LogOffset, Millis};
 use remoting::recall_handle::RecallHandle;
 use remoting::record::RecordDraft;
-use storage::{AppendError, StorageError, Ticket};
+use storage::{AppendError, QueueRef, StorageError, Ticket};
 
 pub(crate) use anew::{Anew, AnewTrouble};
 pub(crate) use held::Held;
@@ -60,7 +60,19 @@ impl Delays {
         message: &RecordDraft<'_>,
         held: &Held,
     ) -> Result<Option<Ticket>, AppendError> {
-        self.of(log).hold(message, held)
+        let schedule = self.of(log);
+        schedule.hold(message, held, |queue, draft| schedule.log.append(queue, draft, runtime::clock::now_ms()))
+    }
+
+    /// As [`Delays::hold`] by an append that appends more than the record, and gives the ticket of the record.
+    pub(crate) fn hold_by(
+        &self,
+        log: LogId,
+        message: &RecordDraft<'_>,
+        held: &Held,
+        append: impl FnOnce(&QueueRef, &RecordDraft<'_>) -> Result<Ticket, AppendError>,
+    ) -> Result<Option<Ticket>, AppendError> {
+        self.of(log).hold(message, held, append)
     }
 
     /// The messages in a log of this core that a handle names, while they wait.
@@ -107,7 +119,7 @@ impl Delays {
     }
 }
 
-/// Learns from this core's logs what waits, and begins to deliver. The topics are known, and nothing was appended yet.
+/// Learns from this core's logs what waits. From then on messages can be held; deliveries begin later. The topics are known, and nothing was appended yet.
 ///
 /// # Errors
 /// When a log cannot be read, or takes no record that it needs.
@@ -130,9 +142,13 @@ pub(crate) async fn start(core: &Rc<Core>) -> Result<(), BrokerError> {
         }
         schedules.push(schedule);
     }
-    for schedule in &schedules {
-        runtime::spawn(schedule.clone().run(core.clone()));
-    }
     assert!(core.delays.started.set(Started { clock, schedules }).is_ok(), "delays are started once");
     Ok(())
+}
+
+/// Begins to deliver what is due.
+pub(crate) fn start_background(core: &Rc<Core>) {
+    for schedule in &core.delays.started().schedules {
+        runtime::spawn(schedule.clone().run(core.clone()));
+    }
 }

@@ -14,7 +14,7 @@ use remoting::name::TIMER_TOPIC;
 use remoting::record::RecordDraft;
 use runtime::clock;
 use runtime::sync::Notify;
-use storage::{AppendError, Bound, Entry, Log, StorageError, Ticket};
+use storage::{AppendError, Bound, Entry, Log, QueueRef, StorageError, Ticket};
 
 use super::clock::DelayClock;
 use super::held::Held;
@@ -61,15 +61,20 @@ impl Schedule {
         })
     }
 
-    /// Takes a message in. `None` when its time has come meanwhile: then it is to be delivered at once.
-    pub(crate) fn hold(&self, message: &RecordDraft<'_>, held: &Held) -> Result<Option<Ticket>, AppendError> {
+    /// Takes a message in by an append that gives the ticket of the record. `None` when its time has come meanwhile: then it is to be delivered at once.
+    pub(super) fn hold(
+        &self,
+        message: &RecordDraft<'_>,
+        held: &Held,
+        append: impl FnOnce(&QueueRef, &RecordDraft<'_>) -> Result<Ticket, AppendError>,
+    ) -> Result<Option<Ticket>, AppendError> {
         let now = self.clock.now();
         if held.due <= now {
             return Ok(None);
         }
         assert!(held.due.0 - now.0 <= DELAY_MS_MAX, "a message of {} is held until {}", now.0, held.due.0);
         let queue = self.log.queue(TIMER_TOPIC, held.queue);
-        let ticket = self.log.append(&queue, &held.draft(message), clock::now_ms())?;
+        let ticket = append(&queue, &held.draft(message))?;
         let key = DueKey { due: held.due, queue_offset: ticket.queue_offset };
         // Not when it becomes visible: delivery must not pass it in between.
         if self.window.borrow_mut().add(key, ticket.physical_offset.offset()) {

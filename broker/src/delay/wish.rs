@@ -54,7 +54,7 @@ impl Wish<'_> {
     /// When a number is none, or the time is too far ahead, or times are switched off.
     pub(crate) fn due(&self, delays: &Delays, now: Millis) -> Result<Due, Refusal> {
         if let Some(text) = self.level {
-            let due = Due::after_level(number(DELAY_LEVEL, text)?, delays, now);
+            let due = Due::after_level(level(text)?, delays, now);
             if due != Due::Now {
                 return Ok(due);
             }
@@ -79,7 +79,8 @@ impl Wish<'_> {
         let ahead = wanted.saturating_sub(now.0);
         if ahead > delays.timer_delay_max.0 {
             return Err(illegal(format!(
-                "the message is to be delivered in {ahead} ms, at most {} ms are allowed (timerMaxDelaySec)",
+                "timer message illegal, the delay time should not be bigger than the max delay {}ms \
+                 (timerMaxDelaySec): the message is to be delivered in {ahead} ms",
                 delays.timer_delay_max.0
             )));
         }
@@ -89,6 +90,14 @@ impl Wish<'_> {
 
 fn after(now: Millis, delay_ms: i64) -> i64 {
     i64::try_from(now.0).unwrap_or(i64::MAX).saturating_add(delay_ms)
+}
+
+/// A level is a number of 32 bits, and another text no message of any kind: so says the code that clients know.
+fn level(text: &str) -> Result<i64, Refusal> {
+    text.parse::<i32>().map(i64::from).map_err(|_| {
+        let remark = format!("the property {DELAY_LEVEL} is {text:?}: it must be a whole number of 32 bits");
+        Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
+    })
 }
 
 fn number(name: &str, text: &str) -> Result<i64, Refusal> {
@@ -127,7 +136,8 @@ mod tests {
             (level("99"), Ok(Due::Level(at(10_000)))),
             (level("0"), Ok(Due::Now)),
             (level("-1"), Ok(Due::Now)),
-            (level("two"), Err(())),
+            (level("2147483647"), Ok(Due::Level(at(10_000)))),
+            (level("-2147483648"), Ok(Due::Now)),
             (Wish { delay_seconds: Some("2"), ..none }, Ok(Due::Timer(at(2000)))),
             (Wish { delay_ms: Some("3200"), ..none }, Ok(Due::Timer(at(3200)))),
             (Wish { deliver_ms: Some("1000001"), ..none }, Ok(Due::Timer(at(1)))),
@@ -153,6 +163,14 @@ mod tests {
                 assert_eq!(refusal.code, ResponseCode::MESSAGE_ILLEGAL, "{wish:?}");
             });
             assert_eq!(found, due, "{wish:?}");
+        }
+    }
+
+    #[test]
+    fn a_level_that_is_none_is_refused_as_clients_know_it() {
+        for text in ["two", "1.5", "", " 3", "2147483648", "99999999999999999999"] {
+            let refusal = Wish { level: Some(text), ..Wish::default() }.due(&delays(), NOW).unwrap_err();
+            assert_eq!(refusal.code, ResponseCode::SYSTEM_ERROR, "{text}");
         }
     }
 

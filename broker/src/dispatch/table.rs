@@ -41,6 +41,7 @@ pub(super) fn row(code: i32) -> Option<Row> {
         Code::PULL_MESSAGE | Code::LITE_PULL_MESSAGE => row!(owner::queue, pull::pull),
 
         Code::POP_MESSAGE => row!(owner::here, pop::pop),
+        Code::PEEK_MESSAGE => row!(owner::here, pop::peek),
         Code::NOTIFICATION => row!(owner::here, pop::notification),
         Code::POLLING_INFO => row!(owner::queue, pop::polling_info),
         Code::ACK_MESSAGE => row!(owner::queue, pop_ack::acknowledge),

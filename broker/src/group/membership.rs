@@ -183,11 +183,11 @@ async fn sweep(core: &Rc<Core>) {
 /// Does what must follow from a change of a group's members, on its owner.
 async fn settle(core: &Rc<Core>, group: &Text, change: Change) {
     for topic in &change.inconsistent {
-        let count = core.groups.inconsistencies.get() + 1;
-        core.groups.inconsistencies.set(count);
+        core.groups.inconsistencies.set(core.groups.inconsistencies() + 1);
         crate::log::warn(format_args!(
             "inconsistent subscription: members of group {group} ask for different messages of topic {topic}, so each \
-             loses what only the others want; give all of them the same expression ({count} such since the start)"
+             loses what only the others want; give all of them the same expression (inconsistentSubscriptions of \
+             the broker's runtime info counts them)"
         ));
     }
     if change.notify {

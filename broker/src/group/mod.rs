@@ -105,6 +105,11 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
+    /// Topics about which members of a group were found to differ, since the start.
+    pub(crate) fn inconsistencies(&self) -> u64 {
+        self.inconsistencies.get()
+    }
+
     /// Looks at a group, if there is anything about it.
     pub(crate) fn with<T>(&self, group: &str, look: impl FnOnce(&Group) -> T) -> Option<T> {
         self.consumers.borrow().get(group).map(look)

@@ -2,8 +2,7 @@
 //!
 //! Lives on the core that opened the log, in which a journal of it is kept: what was popped, acknowledged or revived is
 //! known again after a crash, except that a note which was not written yet may be missing. Then messages come again,
-//! as they may. Queues popped in order keep their last batch in memory only; after a restart they go on at the committed
-//! offset.
+//! as they may. Of a queue popped in order a note says all that holds of it, so the last one counts.
 
 mod recovery;
 
@@ -79,7 +78,6 @@ pub(super) enum Closed {
 pub(super) enum Acknowledged {
     /// The receipt holds no more.
     Void,
-    Done,
     Noted(Ticket),
 }
 
@@ -200,14 +198,31 @@ impl Ledger {
         offsets: &[QueueOffset],
         next: QueueOffset,
         times: Times,
-        attempt: Option<Text>,
-    ) -> Vec<(QueueOffset, u32)> {
+        attempt: Option<&Text>,
+    ) -> Result<Vec<(QueueOffset, u32)>, AppendError> {
+        let mut ordered = self.ordered(&reading.of).unwrap_or_default();
+        let counts = ordered.popped(offsets, (times.pop_ms, times.invisible_ms), attempt);
+        self.note_ordered(&reading.of, next, ordered)?;
+        Ok(counts)
+    }
+
+    fn ordered(&self, of: &Rc<PopQueue>) -> Option<Ordered> {
+        self.queues.borrow().get(of)?.ordered.clone()
+    }
+
+    /// Notes what holds of a queue popped in order from now on.
+    fn note_ordered(&self, of: &Rc<PopQueue>, next: QueueOffset, ordered: Ordered) -> Result<Ticket, AppendError> {
+        let ticket = self.journal.append(&Note::Ordered { of: of.clone(), next, ordered: ordered.clone() }, &[])?;
+        self.follow_ordered(of, next, ordered);
+        self.snapshot_if_due();
+        Ok(ticket)
+    }
+
+    fn follow_ordered(&self, of: &Rc<PopQueue>, next: QueueOffset, ordered: Ordered) {
         let mut queues = self.queues.borrow_mut();
         // It may have been forgotten while it was read.
-        let state = queues.entry(reading.of.clone()).or_insert_with(|| State::new(next));
-        state.next = next;
-        let ordered = state.ordered.get_or_insert_default();
-        ordered.popped(offsets, (times.pop_ms, times.invisible_ms), attempt).into_iter().collect()
+        let state = queues.entry(of.clone()).or_insert_with(|| State::new(next));
+        (state.next, state.ordered) = (next, Some(ordered));
     }
 
     /// Nothing of an open queue is wanted up to an offset.
@@ -217,14 +232,16 @@ impl Ledger {
         }
     }
 
-    /// A message is acknowledged. Gives the ticket of its note; pops in order have none.
+    /// A message is acknowledged.
     pub(super) fn acknowledge(&self, of: &PopQueue, receipt: &Receipt) -> Result<Acknowledged, AppendError> {
         let Some(of) = self.named(of) else { return Ok(Acknowledged::Void) };
         if receipt.is_ordered() {
-            let mut queues = self.queues.borrow_mut();
-            let ordered = queues.get_mut(&of).and_then(|state| state.ordered.as_mut());
-            let done = ordered.is_some_and(|ordered| ordered.acknowledge(receipt.offset, receipt.pop_time_ms));
-            return Ok(if done { Acknowledged::Done } else { Acknowledged::Void });
+            let Some(mut ordered) = self.ordered(&of) else { return Ok(Acknowledged::Void) };
+            if !ordered.acknowledge(receipt.offset, receipt.pop_time_ms) {
+                return Ok(Acknowledged::Void);
+            }
+            let next = self.next(&of).expect("the queue is known");
+            return Ok(Acknowledged::Noted(self.note_ordered(&of, next, ordered)?));
         }
         let Some(id) = self.in_flight.borrow().find(&of, receipt) else { return Ok(Acknowledged::Void) };
         Ok(Acknowledged::Noted(self.note_done(vec![(id, receipt.offset)])?))
@@ -247,16 +264,17 @@ impl Ledger {
         of: &PopQueue,
         receipt: &Receipt,
         times: Times,
-    ) -> Result<Option<(Receipt, Option<Ticket>)>, AppendError> {
+    ) -> Result<Option<(Receipt, Ticket)>, AppendError> {
         let Some(of) = self.named(of) else { return Ok(None) };
         let Times { pop_ms, invisible_ms } = times;
         if receipt.is_ordered() {
-            let mut queues = self.queues.borrow_mut();
-            let ordered = queues.get_mut(&of).and_then(|state| state.ordered.as_mut());
-            let until_ms = pop_ms.saturating_add(invisible_ms);
-            let held = ordered.is_some_and(|ordered| ordered.change(receipt.offset, receipt.pop_time_ms, until_ms));
-            let same = Receipt { revive_queue: ORDERED_REVIVE_QUEUE, ..*receipt };
-            return Ok(held.then_some((same, None)));
+            let Some(mut ordered) = self.ordered(&of) else { return Ok(None) };
+            if !ordered.change(receipt.offset, receipt.pop_time_ms, pop_ms.saturating_add(invisible_ms)) {
+                return Ok(None);
+            }
+            let next = self.next(&of).expect("the queue is known");
+            let ticket = self.note_ordered(&of, next, ordered)?;
+            return Ok(Some((Receipt { revive_queue: ORDERED_REVIVE_QUEUE, ..*receipt }, ticket)));
         }
         let Some(old) = self.in_flight.borrow().find(&of, receipt) else { return Ok(None) };
         // Two batches of one millisecond must differ in their receipts.
@@ -283,7 +301,7 @@ impl Ledger {
         self.finish(&[message]);
         self.insert(id, batch);
         self.snapshot_if_due();
-        Ok(Some((fresh, Some(ticket))))
+        Ok(Some((fresh, ticket)))
     }
 
     /// Up to where all messages of a queue are done: what the group has consumed.
@@ -388,11 +406,16 @@ impl Ledger {
 
     fn snapshot(&self) -> Note {
         let queues = self.queues.borrow();
+        let of_order = |(of, state): (&Rc<PopQueue>, &State)| {
+            state.ordered.clone().map(|ordered| (of.clone(), state.next, ordered))
+        };
+        let mut ordered: Vec<_> = queues.iter().filter_map(of_order).collect();
+        ordered.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut queues: Vec<_> = queues.iter().map(|(of, state)| (PopQueue::clone(of), state.next)).collect();
         queues.sort_unstable();
         let in_flight = self.in_flight.borrow();
         let batches = in_flight.iter().map(|(id, batch)| (id, batch.clone())).collect();
-        Note::Snapshot { queues, batches }
+        Note::Snapshot { queues, batches, ordered }
     }
 }
 

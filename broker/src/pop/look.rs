@@ -11,13 +11,14 @@ use remoting::subscription::SubscriptionData;
 use remoting::text::Text;
 
 use super::receipt::Kind;
-use super::take::{Ask, Taken, take};
+use super::take::{Ask, Purpose, Taken, take};
 use crate::call::Refusal;
 use crate::core::Core;
 use crate::topic::Topic;
 
 /// A pop that may be done.
 pub(crate) struct Pop {
+    pub(crate) purpose: Purpose,
     pub(crate) topic: Rc<Topic>,
     pub(crate) group: Arc<SubscriptionGroupConfig>,
     /// `None`: any.
@@ -69,7 +70,7 @@ impl Pop {
             let Some(topic) = core.topics.get(&source) else { continue };
             for (owner, queues) in self.queues_by_owner(core, &topic, queue) {
                 let wanted = self.count_max.saturating_sub(looked.count());
-                if wanted == 0 && self.count_max > 0 {
+                if wanted == 0 && self.count_max > 0 && self.purpose == Purpose::Pop {
                     return Ok(looked);
                 }
                 let asks: Vec<Ask> =
@@ -106,6 +107,7 @@ impl Pop {
 
     fn ask(&self, source: &Text, kind: Kind, queue: QueueId, count_max: u32, pop_ms: u64) -> Ask {
         Ask {
+            purpose: self.purpose,
             group: self.group.group_name.clone(),
             topic: self.topic.name().clone(),
             source: source.clone(),
@@ -126,7 +128,7 @@ async fn take_in_turn(core: &Rc<Core>, asks: Vec<Ask>) -> Result<Looked, Refusal
     let mut looked = Looked::default();
     for ask in asks {
         let left = ask.count_max.saturating_sub(looked.count());
-        if left == 0 && ask.count_max > 0 {
+        if left == 0 && ask.count_max > 0 && ask.purpose == Purpose::Pop {
             break;
         }
         let look = match take(core, &Ask { count_max: left, ..ask }).await {

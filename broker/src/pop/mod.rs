@@ -11,6 +11,7 @@ mod ledger;
 pub(crate) mod look;
 mod note;
 mod order;
+mod peek;
 pub(crate) mod receipt;
 pub(crate) mod request_modes;
 mod revive;
@@ -31,6 +32,7 @@ use storage::{Log, StorageError};
 
 pub(crate) use self::revive::{Revive, is_any_before, start_background};
 pub(crate) use self::settle::{acknowledge, acknowledge_all, hold};
+pub(crate) use self::take::Purpose;
 
 use self::in_flight::PopQueue;
 use self::ledger::Ledger;

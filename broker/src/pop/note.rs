@@ -6,12 +6,16 @@
 //! p   messages were popped     group topic queue start popTime invisible next offset,offset,…
 //! a   messages are done        batch:offset for each, parted by blanks
 //! v   a message is held anew   batch:offset, then as p; the message leaves its old batch
+//! o   a queue in order         group topic queue next popTime attempt offset:until:times,…
 //! f   queues are forgotten     a line each: group topic queue
-//! s   all that holds           a line each: `q group topic queue next`, `b batch done` and then as p
+//! s   all that holds           a line each: `q group topic queue next`, `b batch done` and then as p,
+//!                             `o` and then as o
 //! ```
 //!
+//! `attempt` is a hash or `-`; so is the list of messages when all are acknowledged.
 //! A batch is named by the offset of its `p` or `v` in the journal. `next` is where the group pops on.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -21,18 +25,42 @@ use remoting::record::RecordView;
 use remoting::text::Text;
 
 use super::in_flight::{Batch, PopQueue};
+use super::order::{Open, Ordered};
 use crate::journal;
+
+const NOTHING: &str = "-";
 
 /// A message of a batch.
 pub(super) type InBatch = (QueueOffset, QueueOffset);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Note {
-    Popped { batch: Batch, next: QueueOffset },
-    Done { messages: Vec<InBatch> },
-    Held { message: InBatch, batch: Batch, next: QueueOffset },
-    Forgotten { queues: Vec<PopQueue> },
-    Snapshot { queues: Vec<(PopQueue, QueueOffset)>, batches: Vec<(QueueOffset, Batch)> },
+    Popped {
+        batch: Batch,
+        next: QueueOffset,
+    },
+    Done {
+        messages: Vec<InBatch>,
+    },
+    Held {
+        message: InBatch,
+        batch: Batch,
+        next: QueueOffset,
+    },
+    /// All that holds of a queue popped in order.
+    Ordered {
+        of: Rc<PopQueue>,
+        next: QueueOffset,
+        ordered: Ordered,
+    },
+    Forgotten {
+        queues: Vec<PopQueue>,
+    },
+    Snapshot {
+        queues: Vec<(PopQueue, QueueOffset)>,
+        batches: Vec<(QueueOffset, Batch)>,
+        ordered: Vec<(Rc<PopQueue>, QueueOffset, Ordered)>,
+    },
 }
 
 impl journal::Note for Note {
@@ -53,18 +81,24 @@ impl journal::Note for Note {
                 body.push(' ');
                 push_batch(&mut body, batch, *next);
             }
+            Note::Ordered { of, next, ordered } => push_ordered(&mut body, of, *next, ordered),
             Note::Forgotten { queues } => {
                 for of in queues {
                     writeln!(body, "{} {} {}", of.group, of.topic, of.queue).expect("a text takes all");
                 }
             }
-            Note::Snapshot { queues, batches } => {
+            Note::Snapshot { queues, batches, ordered } => {
                 for (of, next) in queues {
                     writeln!(body, "q {} {} {} {next}", of.group, of.topic, of.queue).expect("a text takes all");
                 }
                 for (id, batch) in batches {
                     write!(body, "b {id} {} ", batch.done).expect("a text takes all");
                     push_batch(&mut body, batch, batch.start);
+                    body.push('\n');
+                }
+                for (of, next, ordered) in ordered {
+                    body.push_str("o ");
+                    push_ordered(&mut body, of, *next, ordered);
                     body.push('\n');
                 }
             }
@@ -92,6 +126,10 @@ impl journal::Note for Note {
                 let (batch, next) = batch(&mut words)?;
                 Note::Held { message, batch, next }
             }
+            "o" => {
+                let (of, next, ordered) = ordered(&mut words)?;
+                Note::Ordered { of, next, ordered }
+            }
             "f" => {
                 let queues = body.lines().map(|line| queue(&mut line.split(' '))).collect::<Option<_>>()?;
                 Note::Forgotten { queues }
@@ -112,6 +150,7 @@ impl Note {
             Note::Popped { .. } => "p",
             Note::Done { .. } => "a",
             Note::Held { .. } => "v",
+            Note::Ordered { .. } => "o",
             Note::Forgotten { .. } => "f",
             Note::Snapshot { .. } => "s",
         }
@@ -125,6 +164,23 @@ fn push_batch(body: &mut String, batch: &Batch, next: QueueOffset) {
     for (index, offset) in offsets.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
         write!(body, "{comma}{offset}").expect("a text takes all");
+    }
+}
+
+fn push_ordered(body: &mut String, of: &PopQueue, next: QueueOffset, ordered: &Ordered) {
+    let PopQueue { group, topic, queue } = of;
+    write!(body, "{group} {topic} {queue} {next} {} ", ordered.pop_time_ms).expect("a text takes all");
+    match ordered.attempt {
+        Some(hash) => write!(body, "{hash}").expect("a text takes all"),
+        None => body.push_str(NOTHING),
+    }
+    body.push(' ');
+    if ordered.open.is_empty() {
+        body.push_str(NOTHING);
+    }
+    for (index, (offset, open)) in ordered.open.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        write!(body, "{comma}{offset}:{}:{}", open.until_ms, open.times).expect("a text takes all");
     }
 }
 
@@ -147,6 +203,27 @@ fn batch<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(Batch, QueueO
     Some((Batch { of, start, pop_time_ms, invisible_ms, offsets, done: 0 }, next))
 }
 
+fn ordered<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(Rc<PopQueue>, QueueOffset, Ordered)> {
+    let of = Rc::new(queue(words)?);
+    let next = number(words.next()?)?;
+    let pop_time_ms = words.next()?.parse().ok()?;
+    let attempt = match words.next()? {
+        NOTHING => None,
+        hash => Some(hash.parse().ok()?),
+    };
+    let open = match words.next()? {
+        NOTHING => BTreeMap::new(),
+        list => list.split(',').map(open_message).collect::<Option<_>>()?,
+    };
+    Some((of, next, Ordered { pop_time_ms, attempt, open }))
+}
+
+fn open_message(word: &str) -> Option<(QueueOffset, Open)> {
+    let mut parts = word.split(':');
+    let offset = number(parts.next()?)?;
+    Some((offset, Open { until_ms: parts.next()?.parse().ok()?, times: parts.next()?.parse().ok()? }))
+}
+
 fn queue<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<PopQueue> {
     Some(PopQueue {
         group: Text::from(words.next()?),
@@ -156,7 +233,7 @@ fn queue<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<PopQueue> {
 }
 
 fn snapshot(body: &str) -> Option<Note> {
-    let (mut queues, mut batches) = (Vec::new(), Vec::new());
+    let (mut queues, mut batches, mut in_order) = (Vec::new(), Vec::new(), Vec::new());
     for line in body.lines() {
         let mut words = line.split(' ');
         match words.next()? {
@@ -166,10 +243,11 @@ fn snapshot(body: &str) -> Option<Note> {
                 let done = words.next()?.parse().ok()?;
                 batches.push((id, Batch { done, ..batch(&mut words)?.0 }));
             }
+            "o" => in_order.push(ordered(&mut words)?),
             _ => return None,
         }
     }
-    Some(Note::Snapshot { queues, batches })
+    Some(Note::Snapshot { queues, batches, ordered: in_order })
 }
 
 fn number(word: &str) -> Option<QueueOffset> {
@@ -193,16 +271,22 @@ mod tests {
             done: 0,
         };
         let held = Batch { start: QueueOffset(7), offsets: vec![QueueOffset(7)], ..batch.clone() };
+        let open = [(5, 0), (7, 2)].map(|(offset, times)| (QueueOffset(offset), Open { until_ms: 1_700, times }));
+        let ordered = Ordered { pop_time_ms: 1_600, attempt: Some(u64::MAX), open: open.into() };
+        let in_order = |ordered| (Rc::new(queue.clone()), QueueOffset(9), ordered);
         for note in [
+            Note::Ordered { of: Rc::new(queue.clone()), next: QueueOffset(9), ordered: ordered.clone() },
+            Note::Ordered { of: Rc::new(queue.clone()), next: QueueOffset(9), ordered: Ordered::default() },
             Note::Popped { batch: batch.clone(), next: QueueOffset(9) },
             Note::Done { messages: vec![(QueueOffset(0), QueueOffset(5)), (QueueOffset(1), QueueOffset(8))] },
             Note::Held { message: (QueueOffset(0), QueueOffset(7)), batch: held.clone(), next: QueueOffset(9) },
             Note::Forgotten { queues: vec![queue.clone(), PopQueue { queue: QueueId(4), ..queue.clone() }] },
             Note::Snapshot {
-                queues: vec![(queue, QueueOffset(9))],
+                queues: vec![(queue.clone(), QueueOffset(9))],
                 batches: vec![(QueueOffset(0), Batch { done: 2, ..batch }), (QueueOffset(4), held)],
+                ordered: vec![in_order(ordered), in_order(Ordered::default())],
             },
-            Note::Snapshot { queues: Vec::new(), batches: Vec::new() },
+            Note::Snapshot { queues: Vec::new(), batches: Vec::new(), ordered: Vec::new() },
         ] {
             assert_eq!(read_back(&note.body(), note.properties().as_str()), Some(note));
         }
@@ -217,6 +301,8 @@ mod tests {
             ("1:2 x", "a"),
             ("1:2", "v"),
             ("g T", "f"),
+            ("g T 0 9 1 x -", "o"),
+            ("g T 0 9 1 - 5:1", "o"),
             ("x", "s"),
             ("", "y"),
         ] {

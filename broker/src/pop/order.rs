@@ -5,26 +5,34 @@
 
 use std::collections::BTreeMap;
 
-use base::QueueOffset;
+use base::{QueueOffset, stable_hash};
 use remoting::text::Text;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ordered {
-    pop_time_ms: u64,
-    attempt: Option<Text>,
-    /// Messages of the last batch that are not acknowledged: when they may be seen again.
-    open: BTreeMap<QueueOffset, u64>,
-    /// How often messages came before, of those that did.
-    counts: BTreeMap<QueueOffset, u32>,
+    pub(super) pop_time_ms: u64,
+    /// A hash of its name.
+    pub(super) attempt: Option<u64>,
+    /// Messages of the last batch that are not acknowledged.
+    pub(super) open: BTreeMap<QueueOffset, Open>,
+}
+
+/// A message in somebody's hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    /// When it may be seen again.
+    pub(super) until_ms: u64,
+    /// How often it came before.
+    pub(super) times: u32,
 }
 
 impl Ordered {
     /// Until when the queue gives nothing; `None` when it may be popped now.
     pub(super) fn blocked_until(&self, now_ms: u64, attempt: Option<&Text>) -> Option<u64> {
-        if attempt.is_some() && attempt == self.attempt.as_ref() {
+        if attempt.is_some() && attempt.map(|name| stable_hash(name)) == self.attempt {
             return None;
         }
-        self.open.values().copied().max().filter(|until_ms| *until_ms > now_ms)
+        self.open.values().map(|open| open.until_ms).max().filter(|until_ms| *until_ms > now_ms)
     }
 
     /// A batch is given out. Returns how often each of its messages came before, of those that did.
@@ -32,21 +40,18 @@ impl Ordered {
         &mut self,
         offsets: &[QueueOffset],
         times: (u64, u64),
-        attempt: Option<Text>,
-    ) -> BTreeMap<QueueOffset, u32> {
+        attempt: Option<&Text>,
+    ) -> Vec<(QueueOffset, u32)> {
         let (pop_time_ms, invisible_ms) = times;
-        let again = |offset: &QueueOffset| {
-            let times = self.counts.get(offset).copied().unwrap_or(0);
-            self.open.contains_key(offset).then_some((*offset, times + 1))
-        };
-        let counts: BTreeMap<_, _> = offsets.iter().filter_map(again).collect();
         let until_ms = pop_time_ms.saturating_add(invisible_ms);
-        *self = Ordered {
-            pop_time_ms,
-            attempt,
-            open: offsets.iter().map(|offset| (*offset, until_ms)).collect(),
-            counts: counts.clone(),
+        let opened = |offset: &QueueOffset| {
+            let times = self.open.get(offset).map_or(0, |before| before.times + 1);
+            (*offset, Open { until_ms, times })
         };
+        let open: BTreeMap<_, _> = offsets.iter().map(opened).collect();
+        let again = open.iter().filter(|(_, open)| open.times > 0);
+        let counts = again.map(|(offset, open)| (*offset, open.times)).collect();
+        *self = Ordered { pop_time_ms, attempt: attempt.map(|name| stable_hash(name)), open };
         counts
     }
 
@@ -60,7 +65,7 @@ impl Ordered {
         let is_batch = self.pop_time_ms == pop_time_ms;
         match self.open.get_mut(&offset).filter(|_| is_batch) {
             Some(until) => {
-                *until = until_ms;
+                until.until_ms = until_ms;
                 true
             }
             None => false,
@@ -86,7 +91,7 @@ mod tests {
         let mut ordered = Ordered::default();
         assert_eq!(ordered.blocked_until(0, None), None);
         let (one, other) = (Text::from("one"), Text::from("other"));
-        assert!(ordered.popped(&offsets(&[5, 6]), (1_000, 100), Some(one.clone())).is_empty());
+        assert!(ordered.popped(&offsets(&[5, 6]), (1_000, 100), Some(&one)).is_empty());
         assert_eq!(ordered.blocked_until(1_099, None), Some(1_100));
         assert_eq!(ordered.blocked_until(1_099, Some(&other)), Some(1_100));
         assert_eq!(ordered.blocked_until(1_099, Some(&one)), None, "the answer to this attempt was lost");
@@ -106,8 +111,8 @@ mod tests {
         ordered.popped(&offsets(&[5, 6]), (0, 10), None);
         ordered.acknowledge(QueueOffset(5), 0);
         let counts = ordered.popped(&offsets(&[6, 7]), (20, 10), None);
-        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(QueueOffset(6), 1)]);
+        assert_eq!(counts, [(QueueOffset(6), 1)]);
         let counts = ordered.popped(&offsets(&[6, 7]), (40, 10), None);
-        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(QueueOffset(6), 2), (QueueOffset(7), 1)]);
+        assert_eq!(counts, [(QueueOffset(6), 2), (QueueOffset(7), 1)]);
     }
 }

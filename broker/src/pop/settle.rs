@@ -20,7 +20,6 @@ pub(crate) async fn acknowledge(core: &Rc<Core>, of: &PopQueue, receipt: &Receip
     let ledger = core.pops.of(core.log_of_queue(&of.topic, of.queue).id());
     match send::append(&ledger.log, || ledger.acknowledge(of, receipt)).await? {
         Acknowledged::Void => return Ok(()),
-        Acknowledged::Done => {}
         Acknowledged::Noted(ticket) => send::reached(&ledger.log, &ticket, true).await?,
     }
     went_on(core, &ledger, of, receipt);
@@ -55,9 +54,7 @@ pub(crate) async fn hold(
     let Some((fresh, ticket)) = send::append(&ledger.log, || ledger.hold(of, receipt, times)).await? else {
         return Ok(None);
     };
-    if let Some(ticket) = ticket {
-        send::reached(&ledger.log, &ticket, true).await?;
-    }
+    send::reached(&ledger.log, &ticket, true).await?;
     if receipt.is_ordered() {
         // Whoever waits for the queue asks anew when it opens.
         core.pops.waits.reopened(core, &of.group, &of.topic, of.queue);

@@ -14,6 +14,7 @@ use storage::{QueueRead, ReadLimits};
 
 use super::in_flight::PopQueue;
 use super::ledger::{Closed, Ledger, Reading, Times};
+use super::peek::peek;
 use super::receipt::{Kind, ORDERED_REVIVE_QUEUE, REVIVE_QUEUE, Receipt};
 use crate::call::Refusal;
 use crate::core::Core;
@@ -26,9 +27,19 @@ const ENTRIES_SCANNED_MAX: u32 = 800;
 /// A queue that another pop reads, or a log with too much in flight, is looked at again after this time.
 const CLOSED_MS: u64 = 50;
 
+/// What is wanted of a look at queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Messages, which are the asker's then; with none wanted only their number.
+    Pop,
+    /// What a pop would give, which stays where it is.
+    Peek,
+}
+
 /// What a group wants of a queue.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
+    pub(super) purpose: Purpose,
     pub(super) group: Text,
     /// The topic that was asked for. Messages of its retry topics come under this name.
     pub(super) topic: Text,
@@ -69,7 +80,7 @@ pub(super) struct Look {
 }
 
 impl Ask {
-    fn of(&self) -> PopQueue {
+    pub(super) fn of(&self) -> PopQueue {
         PopQueue { group: self.group.detached(), topic: self.source.detached(), queue: self.queue }
     }
 }
@@ -82,6 +93,9 @@ pub(super) async fn take(core: &Rc<Core>, ask: &Ask) -> Result<Look, Refusal> {
     let log = core.log_of_queue(&ask.source, ask.queue).clone();
     let Some(queue) = log.find_queue(&ask.source, ask.queue) else { return Ok(Look::default()) };
     let ledger = core.pops.of(log.id());
+    if ask.purpose == Purpose::Peek {
+        return peek(core, ask, &ledger, &queue).await;
+    }
     let of = ask.of();
     if let Some(to) = group::take_reset(core, &of.group, &of.topic, of.queue) {
         ledger.move_to(&of, QueueOffset(to));
@@ -117,7 +131,7 @@ fn left(queue: &storage::QueueRef, ledger: &Ledger, of: &PopQueue) -> u64 {
 }
 
 /// Where a group begins that has not popped the queue in this process: at its committed offset, else as it wishes.
-async fn beginning(core: &Rc<Core>, ask: &Ask) -> Result<QueueOffset, Refusal> {
+pub(super) async fn beginning(core: &Rc<Core>, ask: &Ask) -> Result<QueueOffset, Refusal> {
     let (group, topic, queue) = (ask.group.clone(), ask.source.clone(), ask.queue);
     let owner = core.placement.core_of_group(&group);
     let committed =
@@ -179,8 +193,8 @@ async fn read(
     let times = Times { pop_ms: ask.pop_ms, invisible_ms: ask.invisible_ms };
     let counts = match &ask.order {
         Some(attempt) => {
-            let attempt = attempt.as_ref().map(Text::detached);
-            ledger.popped_in_order(&reading, &offsets, read.next, times, attempt)
+            let noted = ledger.popped_in_order(&reading, &offsets, read.next, times, attempt.as_ref());
+            noted.map_err(|error| failed(error.to_string()))?
         }
         None => {
             let noted = ledger.popped(&reading, &offsets, read.next, times);

@@ -48,11 +48,11 @@ async fn beginning(
     let (owner, topic) = (core.placement.core_of_queue(topic, queue), topic.clone());
     core.on(owner, move |core| async move {
         let ends = queue_ends::ends_here(&core, &topic, queue);
-        if ends.max == QueueOffset::ZERO {
-            return Ok(None);
-        }
         if knows_topic {
             return Ok(Some(ends.min));
+        }
+        if ends.max == QueueOffset::ZERO {
+            return Ok(None);
         }
         let young = ends.min == QueueOffset::ZERO && queue_ends::is_young_here(&core, &topic, queue).await?;
         Ok(young.then_some(QueueOffset::ZERO))

@@ -1,11 +1,13 @@
-//! Pops (200050), whether there is something to pop (200054), and how many wait for it (200055).
+//! Pops (200050), what they would give (200052), whether there is something to pop (200054), and how many wait for it (200055).
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::QueueId;
 use remoting::code::ResponseCode;
-use remoting::header::pop::{Notification, NotificationResponse, PollingInfo, PopMessage, PopMessageResponse};
+use remoting::header::pop::{
+    Notification, NotificationResponse, PeekMessage, PollingInfo, PopMessage, PopMessageResponse,
+};
 use remoting::subscription::{EXPRESSION_SQL92, SubscriptionData};
 use remoting::text::Text;
 use runtime::clock;
@@ -15,6 +17,7 @@ use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::filter;
 use crate::group;
+use crate::pop::Purpose;
 use crate::pop::answer::{self, Texts};
 use crate::pop::in_flight::BATCH_MESSAGES_MAX;
 use crate::pop::look::{Looked, Pop};
@@ -58,6 +61,38 @@ pub(crate) async fn pop(core: Rc<Core>, request: Request) -> Outcome {
             Some(parked) => parked.woken(span(remaining, &looked)).await,
         }
     }
+}
+
+/// What a pop would give, on the connection's core. It stays where it is.
+pub(crate) async fn peek(core: Rc<Core>, request: Request) -> Outcome {
+    let asked = PeekMessage::decode(&request.command.fields)?;
+    let header = PopMessage {
+        consumer_group: asked.consumer_group,
+        topic: asked.topic,
+        queue_id: asked.queue_id,
+        message_count_max: asked.message_count_max.min(BATCH_MESSAGES_MAX as i32),
+        invisible_time_ms: 1,
+        poll_time_ms: 0,
+        born_time_ms: 0,
+        init_mode: 0,
+        expression_type: None,
+        expression: None,
+        order: false,
+        attempt_id: None,
+    };
+    let pop = Pop { purpose: Purpose::Peek, ..admit(&core, &header).await? };
+    let looked = pop.look(&core, clock::now_ms().0).await?;
+    let code = if looked.taken.is_empty() { ResponseCode::PULL_NOT_FOUND } else { ResponseCode::SUCCESS };
+    let response = PopMessageResponse {
+        pop_time_ms: 0,
+        invisible_time_ms: 0,
+        revive_queue_id: 0,
+        rest_count: i64::try_from(looked.rest).unwrap_or(i64::MAX),
+        start_offset_info: None,
+        message_offset_info: None,
+        order_count_info: None,
+    };
+    Ok(Answer::of(code).with_fields(response.to_fields()).with_body(answer::body(&looked.taken)))
 }
 
 /// Whether a pop would find something, on the connection's core. Waits for that as a pop does.
@@ -187,6 +222,7 @@ async fn admit(core: &Rc<Core>, header: &PopMessage) -> Result<Pop, Refusal> {
         return refuse(ResponseCode::NO_PERMISSION, remark);
     }
     Ok(Pop {
+        purpose: Purpose::Pop,
         wanted: wanted(core, header)?,
         topic,
         group,

@@ -11,12 +11,13 @@ use runtime::clock;
 use storage::Log;
 
 use super::ledger::{Ledger, Taken};
-use super::message::{chosen_immunity, target};
+use super::message::{Message, chosen_immunity, target};
 use super::note::End;
 use super::pending::Missed;
 use crate::call::Refusal;
 use crate::core::Core;
-use crate::processor::send;
+use crate::delay::{Held, Wish};
+use crate::processor::send::{self, Known};
 
 /// What a producer says about its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,21 +46,43 @@ pub(crate) async fn end(core: &Rc<Core>, wish: &EndTransaction, verdict: Verdict
     let record = record.ok_or_else(|| failed(format!("the half message {at} cannot be read any more")))?;
     check(wish, &record, core.config().transactions.immune_time, clock::now_ms())?;
     if verdict == Verdict::Rollback {
-        return settle(&ledger, &taken, &record, End::Rollback).await;
+        return settle(core, &ledger, &taken, &record, End::Rollback, None).await;
     }
     let (topic, queue) = target(&record).ok_or_else(|| failed(format!("half message {at} does not say its topic")))?;
     let Some(topic) = core.topics.get(topic) else {
         let remark = format!("topic {topic} was deleted: the transaction stays pending; create it again, then commit");
         return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
     };
-    settle(&ledger, &taken, &record, End::Commit).await?;
-    core.stats.sent(&topic, queue, 1, record.total_bytes() as u64);
+    let held = held(core, &record)?;
+    settle(core, &ledger, &taken, &record, End::Commit, held.as_ref()).await?;
+    if held.is_none() {
+        core.stats.sent(&topic, queue, 1, record.total_bytes() as u64);
+    }
     Ok(())
 }
 
-async fn settle(ledger: &Rc<Ledger>, taken: &Taken, record: &RecordView<'_>, end: End) -> Result<(), Refusal> {
+/// How a message that is committed now waits, if its sender wanted it later: its delay begins with the commit.
+pub(super) fn held(core: &Core, half: &RecordView<'_>) -> Result<Option<Held>, Refusal> {
+    let wish = Known::of(half.properties()).wish;
+    if wish == Wish::default() {
+        return Ok(None);
+    }
+    let due = wish.due(&core.config().delays, core.delays.now())?;
+    let Some(message) = Message::committed(half) else { return Ok(None) };
+    Held::of(&message.draft(half, core.advertised()), due)
+}
+
+async fn settle(
+    core: &Core,
+    ledger: &Rc<Ledger>,
+    taken: &Taken,
+    record: &RecordView<'_>,
+    end: End,
+    held: Option<&Held>,
+) -> Result<(), Refusal> {
     let log: &Log = &ledger.log;
-    let ticket = send::append(log, || ledger.settle(taken, Some(record), end)).await?;
+    let held = held.map(|held| (&core.delays, held));
+    let ticket = send::append(log, || ledger.settle(taken, Some(record), end, held)).await?;
     send::reached(log, &ticket, true).await
 }
 

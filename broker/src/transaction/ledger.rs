@@ -19,6 +19,8 @@ use storage::{AppendError, Log, QueueRef, StorageError, Ticket};
 use super::message::Message;
 use super::note::{End, Note};
 use super::pending::{HALVES_MAX, Half, Missed, Pending};
+use super::recovery::LastEnd;
+use crate::delay::{Delays, Held};
 use crate::journal::{Journal, JournalTrouble};
 use crate::placement::Placement;
 
@@ -30,6 +32,8 @@ pub(crate) struct Ledger {
     host: SocketAddr,
     pub(super) journal: Journal,
     pub(super) pending: RefCell<Pending>,
+    /// The end whose message the last crash has taken away, until it is completed.
+    pub(super) unfinished: RefCell<Option<LastEnd>>,
 }
 
 /// A half message that is being ended. Dropped before [`Ledger::settle`], it is pending again.
@@ -51,7 +55,7 @@ impl Ledger {
         let topic = Text::from_static(OP_HALF_TOPIC);
         let queue = placement.queue_in_log(base::stable_hash(&topic), log.id());
         let journal = Journal::new(log.clone(), topic, queue, host);
-        Ledger { log, placement, host, journal, pending: RefCell::default() }
+        Ledger { log, placement, host, journal, pending: RefCell::default(), unfinished: RefCell::default() }
     }
 
     /// The queue that a topic of the broker's own has in this log.
@@ -90,19 +94,20 @@ impl Ledger {
     }
 
     /// Ends a half message in one step: the journal's note, then what follows from it. Gives the ticket of the last.
+    /// A committed message that is held follows as the record under which it waits.
     pub(super) fn settle(
         &self,
         taken: &Taken,
         record: Option<&RecordView<'_>>,
         end: End,
+        held: Option<(&Delays, &Held)>,
     ) -> Result<Ticket, AppendError> {
         let note = Note::Ended { half: taken.at, end };
         let followed = record.and_then(|record| Some((self.followed(record, end, taken.half.checks)?, record)));
         let ticket = match followed {
             None => self.journal.append(&note, &[])?,
             Some((message, record)) => {
-                let queue = self.log.queue(&message.topic, message.queue);
-                self.journal.append(&note, &[(&queue, &message.draft(record, self.host))])?
+                self.put(&message, record, held, |queue, draft| self.journal.append(&note, &[(queue, draft)]))?
             }
         };
         self.pending.borrow_mut().remove(taken.at);
@@ -119,10 +124,31 @@ impl Ledger {
     }
 
     /// Appends what the end of a half message had to append when a crash came between.
-    pub(super) fn redo(&self, record: &RecordView<'_>, end: End, checks: u32) -> Result<Option<Ticket>, AppendError> {
-        let Some(message) = self.followed(record, end, checks) else { return Ok(None) };
-        let queue = self.log.queue(&message.topic, message.queue);
-        self.log.append(&queue, &message.draft(record, self.host), clock::now_ms()).map(Some)
+    pub(super) fn redo(
+        &self,
+        record: &RecordView<'_>,
+        last: &LastEnd,
+        held: Option<(&Delays, &Held)>,
+    ) -> Result<Option<Ticket>, AppendError> {
+        let Some(message) = self.followed(record, last.end, last.checks) else { return Ok(None) };
+        self.put(&message, record, held, |queue, draft| self.log.append(queue, draft, clock::now_ms())).map(Some)
+    }
+
+    /// Appends a message to its queue, or where it waits for its time.
+    fn put(
+        &self,
+        message: &Message,
+        record: &RecordView<'_>,
+        held: Option<(&Delays, &Held)>,
+        append: impl Fn(&QueueRef, &RecordDraft<'_>) -> Result<Ticket, AppendError>,
+    ) -> Result<Ticket, AppendError> {
+        let draft = message.draft(record, self.host);
+        if let Some((delays, held)) = held
+            && let Some(ticket) = delays.hold_by(self.log.id(), &draft, held, &append)?
+        {
+            return Ok(ticket);
+        }
+        append(&self.log.queue(&message.topic, message.queue), &draft)
     }
 
     fn followed(&self, record: &RecordView<'_>, end: End, checks: u32) -> Option<Message> {

@@ -52,6 +52,19 @@ impl Transactions {
     }
 }
 
+/// Completes the ends that the last crash has cut off, in this core's logs; once delays are started, and before anything
+/// else is appended.
+///
+/// # Errors
+/// As [`recovery::complete`].
+pub(crate) async fn complete(core: &Rc<Core>) -> Result<(), StorageError> {
+    for ledger in core.transactions.all() {
+        // A wish that is not served any more is as good as none: the message must not be lost.
+        recovery::complete(&ledger, &core.delays, |half| end::held(core, half).ok().flatten()).await?;
+    }
+    Ok(())
+}
+
 /// Finds what is pending in a log of this core, before anything is appended to it.
 ///
 /// # Errors

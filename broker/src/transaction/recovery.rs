@@ -10,13 +10,14 @@ use storage::{Entry, QueueRef, StorageError};
 use super::ledger::Ledger;
 use super::note::{End, Note};
 use super::pending::{Half, Pending};
+use crate::delay::{Delays, Held};
 use crate::journal::Noted;
 
 /// An end that the journal's last record tells.
-struct LastEnd {
+pub(super) struct LastEnd {
     half: QueueOffset,
-    end: End,
-    checks: u32,
+    pub(super) end: End,
+    pub(super) checks: u32,
     /// Behind the journal's record.
     limit: LogOffset,
 }
@@ -31,11 +32,11 @@ struct Follower {
     last_end: Option<LastEnd>,
 }
 
-/// Fills the ledger of a log that was just opened and in which nothing was appended yet, and completes an end whose
-/// message the last crash has taken away.
+/// Fills the ledger of a log that was just opened and in which nothing was appended yet. An end whose message the last
+/// crash has taken away is to be completed before anything else is appended.
 ///
 /// # Errors
-/// When the log cannot be read or takes no record. The broker must not go on then: a committed message would be lost.
+/// When the log cannot be read.
 pub(super) async fn recover(ledger: &Ledger, immune_ms: u64) -> Result<(), StorageError> {
     let halves = ledger.half_queue();
     let next_half = halves.min();
@@ -51,10 +52,8 @@ pub(super) async fn recover(ledger: &Ledger, immune_ms: u64) -> Result<(), Stora
     follower.meet_halves(None).await?;
     let Follower { pending, last_end, .. } = follower;
     ledger.pending.replace(pending);
-    match last_end {
-        Some(last) if last.limit == ledger.log.visible_end() => complete(ledger, &last).await,
-        _ => Ok(()),
-    }
+    ledger.unfinished.replace(last_end.filter(|last| last.limit == ledger.log.visible_end()));
+    Ok(())
 }
 
 impl Follower {
@@ -107,11 +106,17 @@ impl Follower {
     }
 }
 
-/// The journal's record is the last of the log: the message that it announces is missing.
-async fn complete(ledger: &Ledger, last: &LastEnd) -> Result<(), StorageError> {
-    if last.end == End::Rollback {
-        return Ok(());
-    }
+/// Completes the end whose message the last crash has taken away, if there is one: the journal's record is the last of the
+/// log. `held` says whether a committed message waits for its time.
+///
+/// # Errors
+/// When the log cannot be read or takes no record. The broker must not go on then: a committed message would be lost.
+pub(super) async fn complete(
+    ledger: &Ledger,
+    delays: &Delays,
+    held: impl FnOnce(&RecordView<'_>) -> Option<Held>,
+) -> Result<(), StorageError> {
+    let Some(last) = ledger.unfinished.take().filter(|last| last.end != End::Rollback) else { return Ok(()) };
     let log = &ledger.log;
     let bytes = match ledger.half_queue().entry(last.half).await? {
         Some(entry) => log.record_at(entry.offset).await?,
@@ -125,7 +130,9 @@ async fn complete(ledger: &Ledger, last: &LastEnd) -> Result<(), StorageError> {
         ));
         return Ok(());
     };
-    let ticket = ledger.redo(&record, last.end, last.checks).map_err(|error| StorageError::Options {
+    let held = if last.end == End::Commit { held(&record) } else { None };
+    let held = held.as_ref().map(|held| (delays, held));
+    let ticket = ledger.redo(&record, &last, held).map_err(|error| StorageError::Options {
         what: format!(
             "log {}: the message of a transaction that was ended just before the last end of the process cannot be \
              stored: {error}; free space on its disk and start again",

@@ -17,7 +17,7 @@ use crate::failure::{Exit, Failure};
 use crate::time;
 
 /// The group of tools; every broker has it.
-const GROUP_DEFAULT: &str = "TOOLS_CONSUMER";
+pub(super) const GROUP_DEFAULT: &str = "TOOLS_CONSUMER";
 /// Messages printed without a number given and without following.
 const COUNT_DEFAULT: u64 = 128;
 const COUNT_A_PULL: i32 = 32;

@@ -114,6 +114,22 @@ pub(super) fn object(broker_name: &str, record: &RecordView<'_>) -> Value {
     })
 }
 
+/// As [`object`], with a body that can be restored: as text where it is text, else byte by byte as stored.
+pub(super) fn whole_object(record: &RecordView<'_>) -> Value {
+    let mut object = object("", record);
+    let fields = object.as_object_mut().expect("an object was made");
+    fields.remove("brokerName");
+    fields.remove("body");
+    let (name, text) = match body_of(record) {
+        Body::Plain(bytes) if std::str::from_utf8(&bytes).is_ok() => {
+            ("body", String::from_utf8_lossy(&bytes).into_owned())
+        }
+        _ => ("bodyHex", record.body().iter().map(|byte| format!("{byte:02x}")).collect()),
+    };
+    fields.insert(name.to_owned(), Value::from(text));
+    object
+}
+
 /// Everything about a message, a line each.
 pub(super) fn details(record: &RecordView<'_>) -> String {
     let property = |name| record.property(name).unwrap_or("null");

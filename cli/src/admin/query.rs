@@ -23,23 +23,13 @@ pub(super) struct QueryById {
 
 impl QueryById {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), Failure> {
-        if let Some(id) = self.offset_id(&session.client).await? {
+        if let Some(id) = offset_id_of(&session.client, &self.topic, &self.id).await? {
             let body = session.client.view_message(&id, &self.topic).await?;
             let record = RecordView::decode(&body)
                 .map_err(|error| Failure::new(Exit::Failure, format!("{} sent no message: {error}", id.host)))?;
             return print(session, &record);
         }
         print_by_unique_key(session, &self.topic, &self.id, Shown::Latest).await
-    }
-
-    /// Both kinds of ids look alike: the broker's own names one of the topic's brokers.
-    async fn offset_id(&self, client: &Client) -> Result<Option<OffsetId>, Failure> {
-        let Ok(id) = OffsetId::decode(&self.id) else { return Ok(None) };
-        let host = id.host.to_string();
-        let route = client.route(&self.topic).await?;
-        let known =
-            route.data.broker_datas.iter().any(|broker| broker.broker_addrs.values().any(|known| *known == host));
-        Ok(known.then_some(id))
     }
 }
 
@@ -118,6 +108,15 @@ enum Shown {
     All,
 }
 
+/// An id that the broker made. Both kinds of ids look alike: the broker's own names one of the topic's brokers.
+pub(super) async fn offset_id_of(client: &Client, topic: &str, id: &str) -> Result<Option<OffsetId>, Failure> {
+    let Ok(id) = OffsetId::decode(id) else { return Ok(None) };
+    let host = id.host.to_string();
+    let route = client.route(topic).await?;
+    let known = route.data.broker_datas.iter().any(|broker| broker.broker_addrs.values().any(|known| *known == host));
+    Ok(known.then_some(id))
+}
+
 async fn print_by_unique_key(session: &mut Session, topic: &str, id: &str, shown: Shown) -> Result<(), Failure> {
     let bodies = session.client.query_key(&KeyQuery::new(topic, id, KeyKind::UniqueId)).await?;
     let mut records = matching(&bodies, |record| record.property(properties::UNIQUE_KEY) == Some(id));
@@ -146,7 +145,7 @@ fn print(session: &mut Session, record: &RecordView<'_>) -> Result<(), Failure> 
     Ok(session.output.line(&text)?)
 }
 
-fn not_found(topic: &str, what: &str) -> Failure {
+pub(super) fn not_found(topic: &str, what: &str) -> Failure {
     Failure::new(Exit::Failure, format!("no message of the topic {topic} has {what}"))
         .with_fix("what was just sent may take a moment to be indexed; what is old may have been deleted")
 }

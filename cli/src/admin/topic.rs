@@ -1,7 +1,8 @@
 //! Topics: lists, routes, figures, making and deleting.
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use client::{ClientError, TopicSettings};
+use remoting::body::cluster::BrokerData;
 use remoting::body::route::{TopicRouteData, permission};
 use remoting::code::ResponseCode;
 use remoting::name;
@@ -9,7 +10,7 @@ use remoting::text::Text;
 use serde_json::Value;
 
 use super::targets::{Targets, masters_of};
-use super::{Session, Tally};
+use super::{Session, Tally, order};
 use crate::failure::{Exit, Failure};
 use crate::table::Table;
 use crate::time;
@@ -165,6 +166,9 @@ pub(super) struct UpdateTopic {
     /// 2 write only, 4 read only, 6 both
     #[arg(short = 'p', long = "perm", default_value = "6", value_parser = parse_permission)]
     perm: i32,
+    /// Are messages of the topic ordered over all its queues; nameservers are told then how many each broker has
+    #[arg(short = 'o', long = "order", action = ArgAction::Set, default_value_t = false)]
+    order: bool,
     /// Changes of attributes: +name=value and -name, joined by commas
     #[arg(short = 'a', long = "attributes", allow_hyphen_values = true)]
     attributes: Option<String>,
@@ -178,15 +182,24 @@ impl UpdateTopic {
             read_queue_nums: self.read_queue_nums,
             write_queue_nums: self.write_queue_nums,
             perm: self.perm,
-            order: false,
+            order: self.order,
             topic_sys_flag: 0,
             attributes: self.attributes.map(Text::from).unwrap_or_default(),
         };
         let mut tally = Tally::default();
+        let mut done = Vec::new();
         for address in self.targets.addresses(&session.client).await? {
             if tally.wait(session.client.update_topic(&address, &settings)).await.is_some() {
                 session.output.line(&format!("create topic to {address} success."))?;
+                done.push(address);
             }
+        }
+        if self.order && !done.is_empty() {
+            let info = session.client.cluster_info().await?;
+            let is_done = |broker: &BrokerData| broker.broker_addrs.values().any(|address| done.contains(address));
+            let brokers = info.broker_addr_table.values().filter(|broker| is_done(broker));
+            let queues = brokers.map(|broker| (broker.broker_name.to_string(), self.write_queue_nums)).collect();
+            tally.take(order::put(&session.client, &self.topic, &queues).await);
         }
         if tally.done > 0 {
             session.output.note(&settings_text(&settings))?;

@@ -37,6 +37,17 @@ header! {
 }
 
 header! {
+    /// Header of 200052.
+    PeekMessage {
+        consumer_group: Text = required "consumerGroup",
+        topic: Text = required "topic",
+        /// Negative: any queue.
+        queue_id: i32 = required "queueId",
+        message_count_max: i32 = required "maxMsgNums",
+    }
+}
+
+header! {
     /// Header of 200051.
     AckMessage {
         consumer_group: Text = required "consumerGroup",

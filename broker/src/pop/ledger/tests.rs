@@ -148,7 +148,7 @@ fn a_queue_is_read_by_one_and_in_order_by_nobody_while_it_is_held() {
         drop(reading);
         let times = Times { pop_ms: 10, invisible_ms: 100 };
         let reading = ledger.open(&of, Some(None), 10).expect("it is open");
-        ledger.popped_in_order(&reading, &offsets(0..2), QueueOffset(2), times, None);
+        ledger.popped_in_order(&reading, &offsets(0..2), QueueOffset(2), times, None).expect("noted");
         drop(reading);
         assert_eq!(ledger.open(&of, Some(None), 109).err(), Some(Closed::Ordered { until_ms: 110 }));
         let ordered = |offset| Receipt { revive_queue: ORDERED_REVIVE_QUEUE, ..receipt(0, 10, offset) };
@@ -156,7 +156,7 @@ fn a_queue_is_read_by_one_and_in_order_by_nobody_while_it_is_held() {
         assert_eq!(ledger.consumed(&of), Some(QueueOffset(0)), "no gaps");
         let again = ledger.open(&of, Some(None), 110).expect("its time is over");
         assert_eq!(again.from, QueueOffset(0));
-        let counts = ledger.popped_in_order(&again, &offsets(0..2), QueueOffset(2), times, None);
+        let counts = ledger.popped_in_order(&again, &offsets(0..2), QueueOffset(2), times, None).expect("noted");
         assert_eq!(counts, [(QueueOffset(0), 1)]);
         drop(again);
         assert!(acknowledge(&ledger, &of, &ordered(0)) && acknowledge(&ledger, &of, &ordered(1)));
@@ -191,6 +191,50 @@ fn what_an_old_segment_tells_is_told_anew() {
         assert_eq!(ledger.next(&g), Some(QueueOffset(3)));
         assert!(!acknowledge(&ledger, &g, &receipt(0, 1_000, 0)), "it is done");
         assert!(acknowledge(&ledger, &g, &receipt(0, 1_000, 1)), "it is in flight");
+    })
+    .expect("an executor");
+}
+
+#[test]
+fn order_is_known_again() {
+    let folder = TempFolder::new("pops");
+    runtime::run_here(async move {
+        let mut ledger = open(&folder).await;
+        let of = queue("g");
+        ledger.begin(of.clone(), QueueOffset(0));
+        let one = Text::from("one");
+        let times = Times { pop_ms: 10, invisible_ms: 100 };
+        let reading = ledger.open(&of, Some(Some(&one)), 10).expect("it is open");
+        ledger.popped_in_order(&reading, &offsets(0..3), QueueOffset(3), times, Some(&one)).expect("noted");
+        drop(reading);
+        let ordered = |offset| Receipt { revive_queue: ORDERED_REVIVE_QUEUE, ..receipt(0, 10, offset) };
+        assert!(acknowledge(&ledger, &of, &ordered(0)));
+        let later = Times { pop_ms: 20, invisible_ms: 480 };
+        ledger.hold(&of, &ordered(1), later).expect("noted").expect("it holds");
+        for snapshot in [false, true] {
+            ledger = reopen(&folder, ledger).await;
+            assert_eq!((ledger.next(&of), ledger.consumed(&of)), (Some(QueueOffset(3)), Some(QueueOffset(1))));
+            assert_eq!(ledger.open(&of, Some(None), 499).err(), Some(Closed::Ordered { until_ms: 500 }));
+            assert!(!acknowledge(&ledger, &of, &ordered(0)), "it was acknowledged before");
+            let same = ledger.open(&of, Some(Some(&one)), 499).expect("the attempt is known");
+            assert_eq!(same.from, QueueOffset(1));
+            drop(same);
+            if snapshot {
+                break;
+            }
+            let other = queue("other");
+            ledger.begin(other.clone(), QueueOffset(0));
+            while ledger.journal.place().snapshot_at.is_none() {
+                ledger.log.room().await;
+                pop(&ledger, &other, 1, 1_000);
+                ledger.forget(|of| *of == other);
+                ledger.begin(other.clone(), QueueOffset(0));
+            }
+        }
+        assert!(acknowledge(&ledger, &of, &ordered(2)) && acknowledge(&ledger, &of, &ordered(1)));
+        ledger = reopen(&folder, ledger).await;
+        assert_eq!(ledger.open(&of, Some(None), 20).expect("all is acknowledged").from, QueueOffset(3));
+        ledger.log.stop().await.expect("stopped");
     })
     .expect("an executor");
 }

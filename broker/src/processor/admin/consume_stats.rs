@@ -92,11 +92,14 @@ async fn stats_of(
     }
     for ((_, queue, offset), answer) in queues.into_iter().zip(answers) {
         let (ends, time) = answer?;
+        // A commit in front of the last messages may be known here before they are, and an old one may be of a queue
+        // that was longer once: nobody is ahead of a queue's end.
+        let consumed = offset.min(ends.max).0 as i64;
         let wrapper = OffsetWrapper {
             broker_offset: ends.max.0 as i64,
-            consumer_offset: offset.0 as i64,
+            consumer_offset: consumed,
             last_timestamp: time.unwrap_or(0) as i64,
-            pull_offset: offset.0 as i64,
+            pull_offset: consumed,
         };
         stats.offset_table.insert(message_queue(core, topic, queue), wrapper);
     }

@@ -51,6 +51,8 @@ pub(crate) async fn runtime_info(core: Rc<Core>, _request: Request) -> Outcome {
     disk(&mut table, &config, space);
     queues_of_threads(&mut table);
     timers(&mut table);
+    let inconsistencies = core.on_each(|core| async move { core.groups.inconsistencies() }).await;
+    table.put("inconsistentSubscriptions", inconsistencies.into_iter().sum::<u64>());
     Ok(Answer::success().with_body(json::encode(&KvTable { table: table.0 })))
 }
 

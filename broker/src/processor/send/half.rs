@@ -13,7 +13,7 @@ use remoting::properties::{
 use remoting::record::{RecordDraft, sys_flag};
 
 use super::properties::Known;
-use super::{Stored, append, draft, reached, record_bytes};
+use super::{Stored, append, draft, due, reached, record_bytes};
 use crate::call::{Refusal, Request};
 use crate::core::Core;
 use crate::topic::Topic;
@@ -43,6 +43,8 @@ pub(super) async fn store_half(
         let remark = "this broker takes no transactional messages (rejectTransactionMessage): send it elsewhere";
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
     }
+    // Its delay begins with its commit, and must be one that is served then.
+    due(core, known)?;
     let ledger = core.transactions.of(core.log_of_topic_queue(topic, queue).id());
     if !ledger.has_room() {
         let remark = "too many transactions are pending in the log of this queue: end some of them, or try again later";

@@ -24,8 +24,7 @@ use remoting::text::Text;
 use runtime::clock;
 use storage::{AppendError, FlushPolicy, Log, Mark, StorageError, Ticket};
 
-pub(crate) use properties::Additions;
-use properties::Known;
+pub(crate) use properties::{Additions, Known};
 pub(crate) use put::put;
 pub(crate) use retry::DLQ_QUEUE;
 
@@ -107,7 +106,7 @@ async fn admit(core: &Rc<Core>, header: &SendMessage, request: &Request) -> Resu
         Some(topic) => topic,
         None => create_topic(core, header).await?,
     };
-    let queue = writable_queue(&topic, header.queue_id)?;
+    let queue = writable_queue(core, &topic, header.queue_id)?;
     check_body(core, &request.command.body)?;
     Ok((topic, queue))
 }
@@ -142,10 +141,16 @@ fn refuse_unsendable(topic: &str) -> Result<(), Refusal> {
     Err(Refusal::new(ResponseCode::NO_PERMISSION, remark))
 }
 
-/// The queue that the message goes to. Its write permission is the route's matter, as with any broker of this kind.
-fn writable_queue(topic: &Topic, queue_id: i32) -> Result<QueueId, Refusal> {
+/// The queue that the message goes to. Write permissions are the route's matter, as with any broker of this kind: only
+/// producers of ordered topics, which choose their queues by other ways, are told so here.
+fn writable_queue(core: &Core, topic: &Topic, queue_id: i32) -> Result<QueueId, Refusal> {
     if topic.is_system {
         refuse_unsendable(topic.name())?;
+    }
+    if topic.config.order && !core.config().registration.permission.writes() {
+        let broker = &core.config().identity.broker;
+        let remark = format!("broker {broker} may not be written: brokerPermission lacks 2");
+        return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
     }
     let queues = topic.write_queues().max(topic.read_queues());
     match u32::try_from(queue_id) {

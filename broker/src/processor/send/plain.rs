@@ -46,7 +46,7 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     }
     accepts_sends(core).ok()?;
     let topic = core.topics.get(header.topic)?;
-    let queue = writable_queue(&topic, header.queue_id).ok()?;
+    let queue = writable_queue(core, &topic, header.queue_id).ok()?;
     check_body(core, &request.command.body).ok()?;
     let known = Known::of(header.properties);
     let is_plain = !topic.is_retry

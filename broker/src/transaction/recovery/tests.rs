@@ -26,6 +26,7 @@ async fn open(folder: &TempFolder) -> Rc<Ledger> {
     let host = "127.0.0.1:10911".parse().expect("an address");
     let ledger = Rc::new(Ledger::new(log, PLACEMENT, host));
     recover(&ledger, IMMUNE_MS).await.expect("recovered");
+    complete(&ledger, &Delays::default(), |_| None).await.expect("completed");
     ledger
 }
 
@@ -56,7 +57,7 @@ async fn end(ledger: &Rc<Ledger>, half: (QueueOffset, base::PhysicalOffset), end
     let taken = ledger.take(half.0, half.1).expect("it is pending");
     let bytes = ledger.record(&taken.half).await.expect("read").expect("it is there");
     let record = RecordView::decode(&bytes).expect("a record");
-    let ticket = with_room(ledger, || ledger.settle(&taken, Some(&record), end)).await;
+    let ticket = with_room(ledger, || ledger.settle(&taken, Some(&record), end, None)).await;
     ticket.reached(ledger.log.visible_mark()).await.expect("stored");
 }
 
@@ -143,7 +144,7 @@ fn a_snapshot_shortens_what_is_read() {
                 continue;
             }
             let taken = ledger.take(half.0, half.1).expect("it is pending");
-            with_room(&ledger, || ledger.settle(&taken, None, End::Rollback)).await;
+            with_room(&ledger, || ledger.settle(&taken, None, End::Rollback, None)).await;
         }
         let before = ledger.journal.place();
         assert!(before.snapshot_at.is_some() && before.since < ENDS, "{before:?}");

@@ -1,0 +1,199 @@
+//! Public faults of such brokers about retries, dead letters, delays and order, replayed: each test is named after its
+//! entry in the list of them.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::connection::Connection;
+use harness::frame::Frame;
+use harness::process::Dev;
+use harness::record::Record;
+use harness::request::{
+    CODE_OK, LOCK_QUEUES, MAX_OFFSET, Pulled, Queue, create_topic, heartbeat, offset_of, pull, read_queue,
+    read_queue_of, route, send, send_back,
+};
+use harness::target::{TARGET_VARIABLE, Target};
+use harness::{left_out, now_ms, unique_name};
+use serde_json::{Value, json};
+
+fn retry_queue(group: &str) -> Queue {
+    Queue::new(&format!("%RETRY%{group}"), 0)
+}
+
+fn dead_queue(group: &str) -> Queue {
+    Queue::new(&format!("%DLQ%{group}"), 0)
+}
+
+fn sent(connection: &mut Connection, queue: &Queue, body: &str, properties: &str) -> Record {
+    let at = offset_of(connection, MAX_OFFSET, queue).expect("answered");
+    connection.call_ok(&send(queue, body, properties)).expect("stored");
+    read_queue_of(connection, queue, usize::try_from(at).expect("small") + 1).pop().expect("it is there")
+}
+
+#[test]
+fn c1_the_last_failure_leads_to_the_dead_letters_without_another_delay() {
+    let target = Target::start("c1");
+    let mut connection = target.connect();
+    let (queue, group) = (target.queue("c1"), target.group(&mut connection, "c1"));
+    let back = |offset| send_back(&group, offset, 1).field("maxReconsumeTimes", 2);
+    let mut last = sent(&mut connection, &queue, "x", "");
+    for times in 1..=2 {
+        connection.call_ok(&back(last.physical_offset)).expect("taken");
+        last = read_queue_of(&mut connection, &retry_queue(&group), times).remove(times - 1);
+    }
+    let failed_ms = now_ms();
+    connection.call_ok(&back(last.physical_offset)).expect("taken");
+    let dead = read_queue_of(&mut connection, &dead_queue(&group), 1).remove(0);
+    assert!(dead.store_ms <= failed_ms + 2_000, "{} ms later", dead.store_ms - failed_ms);
+}
+
+#[test]
+fn c2_dead_letters_have_one_queue_that_can_be_read() {
+    let target = Target::start("c2");
+    let mut connection = target.connect();
+    let (queue, group) = (target.queue("c2"), target.group(&mut connection, "c2"));
+    let first = sent(&mut connection, &queue, "x", "");
+    connection.call_ok(&send_back(&group, first.physical_offset, -1)).expect("taken");
+    let answer = target.connect_namesrv().call_ok(&route(&dead_queue(&group).topic)).expect("a route");
+    let route: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let data = &route["queueDatas"][0];
+    assert_eq!((data["readQueueNums"].as_u64(), data["perm"].as_u64()), (Some(1), Some(6)), "{route}");
+    assert_eq!(read_queue_of(&mut connection, &dead_queue(&group), 1).len(), 1);
+}
+
+#[test]
+fn c4_a_new_group_has_its_retry_topic_at_once() {
+    let target = Target::start("c4");
+    let mut connection = target.connect();
+    let group = target.group(&mut connection, "c4");
+    let mut namesrv = target.connect_namesrv();
+    let until = Instant::now() + Duration::from_secs(1);
+    while namesrv.call(&route(&retry_queue(&group).topic)).expect("answered").code != CODE_OK {
+        assert!(Instant::now() < until, "no route of the retry topic a second after the heartbeat");
+    }
+    let stats = Frame::request(208).field("consumerGroup", &group);
+    assert_eq!(connection.call(&stats).expect("answered").code, CODE_OK);
+}
+
+#[test]
+fn c5_a_name_with_a_namespace_is_a_name() {
+    let target = Target::start("c5");
+    let mut connection = target.connect();
+    let plain = unique_name("c5");
+    let (group, queue) = (format!("ns1%{plain}"), Queue::new(&format!("ns1%{plain}"), 0));
+    for topic in [&plain, &queue.topic] {
+        connection.call_ok(&create_topic(topic, 1)).expect("made");
+    }
+    connection.call_ok(&heartbeat("c", &group)).expect("taken");
+    let first = sent(&mut connection, &queue, "x", "");
+    connection.call_ok(&send_back(&group, first.physical_offset, 1)).expect("taken");
+    let again = read_queue_of(&mut connection, &retry_queue(&group), 1).remove(0);
+    assert_eq!(again.property("RETRY_TOPIC"), Some(queue.topic.as_str()));
+    connection.call_ok(&send_back(&group, again.physical_offset, -1)).expect("taken");
+    assert_eq!(read_queue_of(&mut connection, &dead_queue(&group), 1).len(), 1);
+    assert_eq!(offset_of(&mut connection, MAX_OFFSET, &Queue::new(&plain, 0)).expect("answered"), 0);
+}
+
+#[test]
+fn c7_delayed_messages_come_once_over_several_restarts() {
+    let name = "c7_delayed_messages_come_once_over_several_restarts";
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(name, "it needs a process of its own");
+    }
+    let dev = Dev::new("c7").property("messageDelayLevel=1s 6s 1h");
+    let topic = unique_name("c7");
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    connection.call_ok(&create_topic(&topic, 2)).expect("made");
+    let mut pending_from_ms = 0;
+    for (id, level) in [(0, 1), (1, 2)] {
+        let queue = Queue::new(&topic, id);
+        pending_from_ms = now_ms();
+        for number in 0..200 {
+            let request = send(&queue, number.to_string(), &format!("DELAY\u{1}{level}\u{2}"));
+            connection.call_ok(&request).expect("stored");
+        }
+    }
+    assert_eq!(read_queue_of(&mut connection, &Queue::new(&topic, 0), 200).len(), 200);
+    for _ in 0..2 {
+        assert_eq!(process.stop(), Some(0));
+        process = dev.start();
+    }
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    let late = read_queue_of(&mut connection, &Queue::new(&topic, 1), 200);
+    assert_eq!(late.len(), 200);
+    assert!(late.iter().all(|record| record.store_ms >= pending_from_ms + 6_000), "none is early");
+    let early = read_queue(&mut connection, &Queue::new(&topic, 0), 0).expect("it can be read");
+    assert_eq!(early.len(), 200, "what was delivered does not come again");
+}
+
+#[test]
+fn c12_a_lock_is_renewed_by_its_holder_and_refused_to_others() {
+    let target = Target::start("c12");
+    let (mut one, mut other) = (target.connect(), target.connect());
+    let group = target.group(&mut one, "c12");
+    let lock = |connection: &mut Connection, client: &str, queues: &[u32]| {
+        let queues: Vec<_> = queues.iter().map(|id| json!({"topic": "T", "brokerName": "b", "queueId": id})).collect();
+        let body = json!({"consumerGroup": group, "clientId": client, "mqSet": queues}).to_string();
+        let answer = connection.call_ok(&Frame::request(LOCK_QUEUES).body(body)).expect("answered");
+        let answer: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let locked = answer["lockOKMQSet"].as_array().expect("a list").iter();
+        let mut locked: Vec<u64> = locked.map(|queue| queue["queueId"].as_u64().expect("a queue")).collect();
+        locked.sort_unstable();
+        locked
+    };
+    assert_eq!(lock(&mut one, "one", &[0, 1]), [0, 1]);
+    for _ in 0..3 {
+        assert_eq!(lock(&mut one, "one", &[0, 1]), [0, 1], "renewed");
+        assert_eq!(lock(&mut other, "other", &[0, 1, 2]), [2], "exactly those that are free");
+    }
+}
+
+#[test]
+fn c13_a_retry_passes_the_filter_that_its_first_delivery_passed() {
+    let target = Target::start_with(Dev::new("c13").property("enablePropertyFilter=true"));
+    let mut connection = target.connect();
+    let (queue, group) = (target.queue("c13"), target.group(&mut connection, "c13"));
+    let first = sent(&mut connection, &queue, "x", "TAGS\u{1}TagA\u{2}a\u{1}6\u{2}");
+    connection.call_ok(&send_back(&group, first.physical_offset, 1)).expect("taken");
+    let retry = retry_queue(&group);
+    assert_eq!(read_queue_of(&mut connection, &retry, 1).len(), 1);
+    let mut found = |kind: &str, expression: &str| {
+        let request = pull(&group, &retry, 0, 32).field("subscription", expression).field("expressionType", kind);
+        Pulled::of(&connection.call(&request).expect("answered")).expect("a pull").records.len()
+    };
+    assert_eq!([found("TAG", "*"), found("TAG", "TagA"), found("TAG", "TagB")], [1, 1, 0]);
+    assert_eq!([found("SQL92", "a > 5"), found("SQL92", "a > 6")], [1, 0]);
+}
+
+#[test]
+fn c14_a_message_sent_back_is_stored_when_that_is_answered() {
+    let name = "c14_a_message_sent_back_is_stored_when_that_is_answered";
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(name, "it kills the broker");
+    }
+    let dev = Dev::new("c14");
+    let (topic, group) = (unique_name("c14"), unique_name("c14"));
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    connection.call_ok(&create_topic(&topic, 4)).expect("made");
+    connection.call_ok(&heartbeat("c", &group)).expect("taken");
+    let mut taken = Vec::new();
+    for number in 0..40u32 {
+        let record = sent(&mut connection, &Queue::new(&topic, number % 4), &number.to_string(), "");
+        connection.call_ok(&send_back(&group, record.physical_offset, 1)).expect("taken");
+        taken.push(number.to_string());
+    }
+    process.kill();
+    let _process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    let again = read_queue_of(&mut connection, &retry_queue(&group), taken.len());
+    let mut again: Vec<String> =
+        again.into_iter().map(|record| String::from_utf8(record.body).expect("text")).collect();
+    again.sort();
+    taken.sort();
+    assert_eq!(again, taken, "each once");
+    thread::sleep(Duration::from_millis(300));
+    let dead = connection.call(&pull("harness-reader", &dead_queue(&group), 0, 1)).expect("answered");
+    assert_ne!(dead.code, CODE_OK, "none is dead: {dead:?}");
+}
