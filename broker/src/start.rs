@@ -380,7 +380,8 @@ async fn shut_down(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError>
     core.tables().registration.stop().await;
     // A stop writes tables and extents.
     let ballast = boot.store.ballast().clone();
-    runtime::blocking(move || ballast.give_back_if_full()).await?;
+    let given_back = runtime::blocking(move || ballast.give_back_if_full()).await;
+    given_back.map_err(|source| BrokerError::System { what: "the space for a stop", source })?;
     core.on_each(|core| async move {
         core.draining.set(true);
         core.waits.wake_all();

@@ -3,6 +3,7 @@
 //! This is the only crate that names glommio, io-uring, libc or nix, and the only one with `unsafe`. All above it sees
 //! safe values, so that the reactor below can be replaced by a change of this crate alone.
 
+pub mod ballast;
 pub mod buffer;
 pub mod clock;
 pub mod console;

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::ballast;
 use crate::file::sync_folder;
 
 const MAGIC: &str = "ringmq-table 1";
@@ -36,8 +37,17 @@ pub fn read(path: &Path) -> io::Result<Option<Stored>> {
     }
 }
 
-/// Replaces a table. When this returns, the new text survives a loss of power.
+/// Replaces a table. When this returns, the new text survives a loss of power. On a full disk the store's ballast is spent.
 pub fn write(path: &Path, generation: u64, text: &str) -> io::Result<()> {
+    match write_once(path, generation, text) {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull && ballast::spend_for(path) => {
+            write_once(path, generation, text)
+        }
+        outcome => outcome,
+    }
+}
+
+fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
     let folder = path.parent().expect("a table lies in a folder");
     fs::create_dir_all(folder)?;
     let fresh = path.with_extension("new");

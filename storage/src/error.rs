@@ -88,7 +88,7 @@ pub enum AppendError {
     /// The disk is full. Preparation is retried each second, and appends succeed again once it worked.
     #[error(
         "the disk of {folder} is full: a segment of {segment_bytes} bytes is needed and {available_bytes} bytes are available; \
-         {prepared_bytes} prepared bytes are left",
+         {prepared_bytes} prepared bytes are left: free space there, sends resume by themselves",
         folder = folder.display()
     )]
     Full { folder: PathBuf, segment_bytes: u64, available_bytes: u64, prepared_bytes: u64 },

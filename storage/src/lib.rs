@@ -6,7 +6,6 @@
 //!
 //! This crate knows records, not requests; files, not sockets.
 
-mod ballast;
 mod boot;
 mod checkpoint;
 mod disk;
@@ -19,7 +18,6 @@ mod recovery;
 mod scan;
 mod store;
 
-pub use ballast::Ballast;
 pub use error::{AppendError, StorageError};
 pub use log::{
     DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, MarkCall, OldSegment, Ticket, VisibleRecord,

@@ -14,11 +14,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::LogId;
+use runtime::ballast::Ballast;
 use runtime::file::{DirectFile, FileLock};
 use runtime::table_file::{self, Stored};
 use serde::{Deserialize, Serialize};
 
-use crate::ballast::Ballast;
 use crate::disk;
 use crate::error::{IoContext, StorageError};
 use crate::options::LogFolders;
@@ -95,7 +95,7 @@ impl Store {
         let lock = FileLock::try_take(&lock_path).context("lock", &lock_path)?;
         let Some(lock) = lock else { return Err(StorageError::Locked { root, file: lock_path }) };
         let ballast = Ballast::of(&root);
-        ballast.give_back_if_full()?;
+        ballast.give_back_if_full().context("look for space in", &root)?;
         let mut warnings = Vec::new();
         let logs = settle_logs(&root, logs, logs_if_new, &mut warnings)?;
         let segments_root = commit_log_root.as_deref().unwrap_or(&root);
@@ -110,7 +110,7 @@ impl Store {
             disk::write_whole(&abort, std::process::id().to_string().as_bytes()).context("make", &abort)?;
         }
         disk::make_folder(&root.join("config"))?;
-        ballast.keep_if_room()?;
+        ballast.keep_if_room().context("reserve space in", &root)?;
         Ok(Store { root, commit_log_root, logs, warnings, ballast, _lock: lock })
     }
 

@@ -19,8 +19,10 @@ use harness::request::{CODE_BUSY, CODE_OK, Pulled, Queue, Stored, create_topic, 
 use harness::target::TARGET_VARIABLE;
 use harness::{left_out, patterned_body, unique_name};
 
-const IMAGE_BYTES: u64 = 512 << 20;
-const QUEUES: u32 = 4;
+const IMAGE_BYTES: u64 = 256 << 20;
+/// What another leaves of it.
+const LEFT_BYTES: u64 = 110 << 20;
+const QUEUES: u32 = 2;
 const CODE_NO_SERVICE: i32 = 14;
 const BODY_BYTES: usize = 60_000;
 const IN_FLIGHT: usize = 32;
@@ -66,18 +68,21 @@ fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Writes a file of so many bytes, or as many as there is space for.
-fn take(path: &Path, bytes: u64) -> u64 {
+/// Writes a file of as many bytes as there is space for, but for so many that are left.
+fn take_all_but(left_bytes: u64, path: &Path) {
+    let spare = path.with_extension("spare");
+    if left_bytes > 0 {
+        run(Command::new("fallocate").args(["-l", &left_bytes.to_string()]).arg(&spare)).expect("space is reserved");
+    }
     let mut file = File::create(path).expect("a file can be made");
-    let mut written = 0;
     for piece_bytes in [1 << 20, 4096, 1] {
-        let piece = vec![7; piece_bytes as usize];
-        while written < bytes && file.write_all(&piece).is_ok() {
-            written += piece_bytes;
-        }
+        let piece = vec![7; piece_bytes];
+        while file.write_all(&piece).is_ok() {}
     }
     let _ = file.sync_all();
-    written
+    if left_bytes > 0 {
+        fs::remove_file(spare).expect("given back");
+    }
 }
 
 fn connect(dev: &Dev) -> Connection {
@@ -151,8 +156,6 @@ fn send_one(dev: &Dev, topic: &str, number: u32) -> Frame {
 struct Case {
     test: &'static str,
     segment_bytes: u64,
-    /// Of another's file that is there from the beginning and goes at the end.
-    foreign_bytes: u64,
     /// What the refusal says.
     says: &'static str,
 }
@@ -161,15 +164,16 @@ fn fill_free_and_resume(case: &Case) {
     if std::env::var_os(TARGET_VARIABLE).is_some() {
         return left_out(case.test, "the store must lie on a disk of this test's own");
     }
-    let dev = Dev::new("full-disk")
+    let mut dev = Dev::new("full-disk")
         .property(&format!("mapedFileSizeCommitLog={}", case.segment_bytes))
         .property("cleanFileForciblyEnable=false");
+    dev.logs = 2;
     let mounted = match Mounted::new(&dev.folder().join("image"), &dev.store()) {
         Ok(mounted) => mounted,
         Err(reason) => return left_out(case.test, &format!("no file system can be mounted: {reason}")),
     };
     let foreign = mounted.at.join("foreign");
-    take(&foreign, case.foreign_bytes);
+    take_all_but(LEFT_BYTES, &foreign);
     let mut running = dev.start();
     let topic = unique_name("full");
     connect(&dev).call_ok(&create_topic(&topic, QUEUES)).expect("made");
@@ -181,7 +185,7 @@ fn fill_free_and_resume(case: &Case) {
         assert_eq!(refusal.code, CODE_NO_SERVICE, "{}", refusal.remark);
         assert!(refusal.remark.contains(case.says), "{}", refusal.remark);
         // Others take the rest, to the last byte.
-        take(&mounted.at.join("rest"), u64::MAX);
+        take_all_but(0, &mounted.at.join("rest"));
         let (more, refusal) = send_until_refused(&dev, &topic, &mut numbers);
         assert_eq!(refusal.code, CODE_NO_SERVICE, "{}", refusal.remark);
         ends.store(true, Ordering::Relaxed);
@@ -224,7 +228,6 @@ fn a_disk_above_the_limit_refuses_sends_until_it_has_room() {
     fill_free_and_resume(&Case {
         test: "a_disk_above_the_limit_refuses_sends_until_it_has_room",
         segment_bytes: 4 << 20,
-        foreign_bytes: 100 << 20,
         says: "above 90% (diskSpaceWarningLevelRatio)",
     });
 }
@@ -233,8 +236,7 @@ fn a_disk_above_the_limit_refuses_sends_until_it_has_room() {
 fn a_disk_without_room_for_a_segment_refuses_sends_until_it_has_it() {
     fill_free_and_resume(&Case {
         test: "a_disk_without_room_for_a_segment_refuses_sends_until_it_has_it",
-        segment_bytes: 80 << 20,
-        foreign_bytes: 90 << 20,
-        says: "a segment of 83886080 bytes is needed",
+        segment_bytes: 32 << 20,
+        says: "a segment of 33554432 bytes is needed",
     });
 }

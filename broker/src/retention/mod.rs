@@ -15,9 +15,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::LogId;
+use runtime::ballast::Ballast;
 use runtime::clock;
 use runtime::sync::Notify;
-use storage::{Ballast, FreedSpace, Log, OldSegment, StorageError};
+use storage::{FreedSpace, Log, OldSegment, StorageError};
 
 pub(crate) use self::filling::messages_folder;
 pub(crate) use self::policy::used_percent;
