@@ -47,7 +47,7 @@ const RULES: [Rule; 9] = [
             "Tps .tps .sum .avgpt delayTime TimeMills TodayNow TodayMorning YesterdayMorning \
             QueueSize QueueCapacity DirCapacity DiskRatio EntireTimeMax putLatency99 \
             putLatency999 AverageSize DistributeTime FailedTimes SizeTotal TimesTotal \
-            DataToFlush table.runtime timerCongestNum dispatchBehindBytes",
+            DataToFlush table.runtime timerCongestNum ReadBehind OffsetBehind dispatchBehindBytes",
         ),
     },
 ];
