@@ -3,7 +3,7 @@
 //! A core looks at the disk, and in rounds it lets the oldest segments of its logs go, one at a time with a pause after
 //! each ([`policy`] says which). Before one goes, what the broker itself still needs of it is stored anew, or the segment is
 //! held back ([`needed`]). When the disk fills all the same, sends are refused until it has room again ([`filling`]).
-//! [docs/design/007-retention.md](../../../docs/design/007-retention.md) has the reasons.
+//! [docs/design/008-retention.md](../../../docs/design/008-retention.md) has the reasons.
 
 mod filling;
 mod needed;
