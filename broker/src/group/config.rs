@@ -125,7 +125,8 @@ impl GroupConfigOwner {
         core.group_configs.get(group).ok_or_else(|| missing("it was deleted just now".to_owned()))
     }
 
-    /// Does changes and waits until they are stored and in force on every core. Any core may ask.
+    /// Does changes and waits until they are in force on every core, and stored too unless they only make groups that
+    /// make themselves. Any core may ask.
     ///
     /// # Errors
     /// When they cannot be stored; nothing is changed then.
@@ -150,33 +151,49 @@ impl GroupConfigOwner {
 
     async fn work(self: Rc<Self>, core: Rc<Core>) {
         while let Some((changes, batch)) = self.changes.take() {
-            let outcome = self.apply(&core, changes.into_iter().flatten().collect()).await;
-            if let Err(refusal) = &outcome {
-                crate::log::warn(format_args!("{}", refusal.remark));
+            let changes: Vec<ConfigChange> = changes.into_iter().flatten().collect();
+            // A group that makes itself is used before it is stored: it would make itself again, and a client that has
+            // just come waits for no disk.
+            let make_themselves = changes.iter().all(|change| matches!(change, ConfigChange::Ensure(_)));
+            let mut draft = self.table.borrow().clone();
+            let publications = draft.apply(changes, clock::now_ms());
+            if publications.is_empty() {
+                batch.finish(&Ok(()));
+            } else if make_themselves {
+                self.put_in_force(&core, &draft, publications).await;
+                batch.finish(&Ok(()));
+                // What was not stored now is stored with the next change.
+                let _ = self.store(&draft).await;
+            } else {
+                let outcome = self.store(&draft).await;
+                if outcome.is_ok() {
+                    self.put_in_force(&core, &draft, publications).await;
+                }
+                batch.finish(&outcome);
             }
-            batch.finish(&outcome);
         }
     }
 
-    async fn apply(&self, core: &Rc<Core>, changes: Vec<ConfigChange>) -> Result<(), Refusal> {
-        let mut draft = self.table.borrow().clone();
-        let publications = draft.apply(changes, clock::now_ms());
-        if publications.is_empty() {
-            return Ok(());
-        }
-        let (path, generation, stored) = (self.path.clone(), self.generation.get() + 1, draft.clone());
+    /// # Errors
+    /// When it cannot be written, which is told to the log as well.
+    async fn store(&self, table: &ConfigTable) -> Result<(), Refusal> {
+        let (path, generation, stored) = (self.path.clone(), self.generation.get() + 1, table.clone());
         let written = runtime::blocking(move || {
             let text = stored.to_text();
             table_file::write(&path, generation, std::str::from_utf8(&text).expect("JSON is UTF-8"))
         });
         if let Err(error) = written.await {
-            let remark = format!("groups cannot be stored in {}: {error}; nothing was changed", self.path.display());
+            let remark = format!("groups cannot be stored in {}: {error}", self.path.display());
+            crate::log::warn(format_args!("{remark}"));
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
         }
         self.generation.set(generation);
-        publish(core, publications).await;
-        *self.table.borrow_mut() = draft;
         Ok(())
+    }
+
+    async fn put_in_force(&self, core: &Rc<Core>, table: &ConfigTable, publications: Vec<Publication>) {
+        publish(core, publications).await;
+        *self.table.borrow_mut() = table.clone();
     }
 }
 
