@@ -185,14 +185,14 @@ fn a_queue_popped_in_order_is_one_consumers_at_a_time() {
     assert_eq!(other.code, CODE_POLLING_TIMEOUT, "the batch is in somebody's hands: {other:?}");
     let same = popped(&mut connection, &in_order("one", 1_000, 0));
     assert_eq!(bodies(&same), bodies(&first), "the first answer was lost");
-    assert_eq!(same[0].times, 1);
+    assert_eq!(same[0].times, 0, "an answer that is given once more does not count");
     for message in &same[..2] {
         connection.call_ok(&message.ack(&group)).expect("acknowledged");
     }
     // Its time is over after a second; nobody acknowledged the others.
     let rest = popped(&mut connection, &in_order("three", LONG_MS, 10_000));
     assert_eq!(rest.iter().map(Popped::body).collect::<Vec<_>>(), ["m2", "m3", "m4", "m5"]);
-    assert_eq!(rest.iter().map(|message| message.times).collect::<Vec<_>>(), [2, 2, 0, 0]);
+    assert_eq!(rest.iter().map(|message| message.times).collect::<Vec<_>>(), [1, 1, 0, 0]);
     let mut waiting = target.connect();
     waiting.send(&in_order("four", LONG_MS, 15_000)).expect("a pop can be sent");
     for message in &rest {
@@ -295,7 +295,7 @@ fn a_group_in_order_goes_on_in_order_after_a_kill() {
         assert!(other.is_empty(), "the queue is held over the kill: {:?}", texts(&other));
         let same = popped(&mut connection, &pop_in_order(&attempt, LONG_MS));
         assert_eq!(texts(&same)[..2], texts(&first)[2..], "what was acknowledged does not come again");
-        assert_eq!((same[0].times, same[1].times), (1, 1));
+        assert_eq!((same[0].times, same[1].times), (0, 0));
         for message in &same {
             connection.call_ok(&message.ack(&group)).expect("acknowledged");
             done.push(message.body());
