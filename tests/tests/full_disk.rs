@@ -165,8 +165,8 @@ fn await_cause(dev: &Dev, topic: &str, says: &str, first: Frame, numbers: &mut s
     while !refusal.remark.contains(says) {
         assert!(Instant::now() < deadline, "{}", refusal.remark);
         thread::sleep(Duration::from_millis(100));
+        // The other log may still have prepared room.
         refusal = send_one(dev, topic, numbers.next().expect("numbers do not end"));
-        assert_eq!(refusal.code, CODE_NO_SERVICE, "{}", refusal.remark);
     }
 }
 
