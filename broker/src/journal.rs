@@ -16,6 +16,8 @@ use remoting::text::Text;
 use runtime::clock;
 use storage::{AppendError, Entry, Log, QueueRef, StorageError, Ticket};
 
+use crate::trouble::Trouble;
+
 /// Notes after which a new snapshot is wanted: so many at most are read when the log is opened, unless too much holds
 /// for a snapshot.
 const SNAPSHOT_EVERY: u64 = 4096;
@@ -39,15 +41,6 @@ pub(crate) struct Place {
     pub(crate) snapshot_at: Option<QueueOffset>,
     /// Notes behind the snapshot.
     pub(crate) since: u64,
-}
-
-/// Why a journal could not be shortened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum JournalTrouble {
-    #[error(transparent)]
-    Read(#[from] StorageError),
-    #[error(transparent)]
-    Append(#[from] AppendError),
 }
 
 pub(crate) struct Journal {
@@ -89,14 +82,21 @@ impl Journal {
         if since < self.due_after.get() {
             return;
         }
-        let snapshot = snapshot();
-        let (at, body) = (self.queue().next(), snapshot.body());
-        if body.len() <= SNAPSHOT_BYTES_MAX && self.append_text(&body, snapshot.properties(), &[]).is_ok() {
-            self.place.set(Place { snapshot_at: Some(at), since: 0 });
-            self.due_after.set(SNAPSHOT_EVERY);
-        } else {
+        if !matches!(self.append_snapshot(&snapshot(), SNAPSHOT_BYTES_MAX), Ok(true)) {
             self.due_after.set(2 * since);
         }
+    }
+
+    /// Appends a snapshot, behind which a start begins to read. False when it would take more than `bytes_max`.
+    fn append_snapshot(&self, snapshot: &impl Note, bytes_max: usize) -> Result<bool, AppendError> {
+        let (at, body) = (self.queue().next(), snapshot.body());
+        if body.len() > bytes_max {
+            return Ok(false);
+        }
+        self.append_text(&body, snapshot.properties(), &[])?;
+        self.place.set(Place { snapshot_at: Some(at), since: 0 });
+        self.due_after.set(SNAPSHOT_EVERY);
+        Ok(true)
     }
 
     /// Lets a start read nothing that lies in front of an offset of the log: by a new snapshot, if it would. False when
@@ -106,22 +106,14 @@ impl Journal {
         limit: LogOffset,
         bytes_max: usize,
         snapshot: impl FnOnce() -> N,
-    ) -> Result<bool, JournalTrouble> {
+    ) -> Result<bool, Trouble> {
         let queue = self.queue();
         let begins = self.place.get().snapshot_at.unwrap_or_else(|| queue.min()).max(queue.min());
         let first = queue.entries(begins).await?;
         if first.first().is_none_or(|(_, entry)| entry.offset >= limit) {
             return Ok(true);
         }
-        let snapshot = snapshot();
-        let (at, body) = (self.queue().next(), snapshot.body());
-        if body.len() > bytes_max {
-            return Ok(false);
-        }
-        self.append_text(&body, snapshot.properties(), &[])?;
-        self.place.set(Place { snapshot_at: Some(at), since: 0 });
-        self.due_after.set(SNAPSHOT_EVERY);
-        Ok(true)
+        Ok(self.append_snapshot(&snapshot(), bytes_max)?)
     }
 
     fn append_text(

@@ -24,6 +24,7 @@ mod start;
 mod stats;
 mod topic;
 mod transaction;
+mod trouble;
 mod wait;
 
 pub use start::{BrokerError, Launch, run};

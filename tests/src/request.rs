@@ -21,6 +21,9 @@ pub const MIN_OFFSET: i32 = 31;
 pub const EARLIEST_TIME: i32 = 32;
 pub const HEARTBEAT: i32 = 34;
 pub const SEND_BACK: i32 = 36;
+pub const CONSUMER_LIST: i32 = 38;
+/// Asked by the broker.
+pub const MEMBERS_CHANGED: i32 = 40;
 pub const LOCK_QUEUES: i32 = 41;
 pub const ROUTE: i32 = 105;
 pub const UPDATE_GROUP: i32 = 200;

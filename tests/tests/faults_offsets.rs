@@ -10,15 +10,14 @@ use harness::connection::Connection;
 use harness::frame::Frame;
 use harness::process::Dev;
 use harness::request::{
-    self, CODE_INVALID_PARAMETER, CODE_NOT_FOUND, CODE_OK, MAX_OFFSET, Pulled, Queue, await_count, commit_offset,
-    consumer_offset, create_topic, heartbeat, heartbeat_of, offset_of, pull, read_queue_of, route, send,
+    self, CODE_INVALID_PARAMETER, CODE_NOT_FOUND, CODE_OK, CONSUMER_LIST, MAX_OFFSET, MEMBERS_CHANGED, Pulled, Queue,
+    await_count, commit_offset, consumer_offset, create_topic, heartbeat, heartbeat_of, offset_of, pull, read_queue_of,
+    route, send,
 };
 use harness::target::{TARGET_VARIABLE, Target};
 use harness::{left_out, unique_name};
 use serde_json::Value;
 
-const CONSUMER_LIST: i32 = 38;
-const NOTIFY_MEMBERS: i32 = 40;
 const CONSUME_STATS: i32 = 208;
 const RUNTIME_INFO: i32 = 28;
 
@@ -377,7 +376,7 @@ fn b18_many_members_that_leave_at_once_are_told_of_in_few_notices() {
             if frame.is_answer() {
                 break frame;
             }
-            notices += usize::from(frame.code == NOTIFY_MEMBERS);
+            notices += usize::from(frame.code == MEMBERS_CHANGED);
         };
         if !body_text(&answer).contains("\"m") && notices > 0 {
             break;

@@ -13,8 +13,8 @@ use harness::process::Dev;
 use harness::program;
 use harness::record::decode_all;
 use harness::request::{
-    self, CODE_INVALID_PARAMETER, CODE_MESSAGE_ILLEGAL, CODE_OK, CODE_SYSTEM_ERROR, CODE_TOPIC_NOT_EXIST, MAX_OFFSET,
-    Pulled, Queue, await_count, create_topic, heartbeat, pull, read_queue_of, route, send, send_back,
+    self, CODE_INVALID_PARAMETER, CODE_MESSAGE_ILLEGAL, CODE_OK, CODE_SYSTEM_ERROR, CODE_TOPIC_NOT_EXIST, HEARTBEAT,
+    MAX_OFFSET, Pulled, Queue, await_count, create_topic, heartbeat, pull, read_queue_of, route, send, send_back,
 };
 use harness::target::{TARGET_VARIABLE, Target};
 use harness::transaction::{CHECK_TRANSACTION, COMMIT, Half, ROLLBACK, half};
@@ -26,7 +26,6 @@ const CODE_SUBSCRIPTION_PARSE_FAILED: i32 = 23;
 const UPDATE_BROKER_CONFIG: i32 = 25;
 const BROKER_CONFIG: i32 = 26;
 const VIEW_MESSAGE: i32 = 33;
-const HEARTBEAT: i32 = 34;
 const CHECK_CLIENT_CONFIG: i32 = 46;
 const TOPIC_STATS: i32 = 202;
 const DELETE_TOPIC: i32 = 215;

@@ -15,6 +15,7 @@ use storage::{AppendError, Entry, QueueRef, StorageError};
 use super::recall::{HELD_ANEW, due_of, recall_body, recall_draft, recall_properties};
 use super::schedule::Schedule;
 use super::slot::{DueKey, Slot};
+use crate::trouble::Trouble;
 
 /// What became of the messages in front of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,23 +28,9 @@ pub(crate) enum Anew {
     TooMany { bytes: u64 },
 }
 
-/// Why messages could not be held anew.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AnewTrouble {
-    #[error(transparent)]
-    Read(#[from] StorageError),
-    #[error(transparent)]
-    Append(#[from] AppendError),
-}
-
 impl Schedule {
     /// Holds anew what waits in front of an offset, unless its records take more than `bytes_max`.
-    pub(super) async fn hold_anew(
-        &self,
-        limit: LogOffset,
-        bytes_max: u64,
-        host: SocketAddr,
-    ) -> Result<Anew, AnewTrouble> {
+    pub(super) async fn hold_anew(&self, limit: LogOffset, bytes_max: u64, host: SocketAddr) -> Result<Anew, Trouble> {
         let mut queues = self.log.queues_of_topic(TIMER_TOPIC);
         queues.retain(|queue| Slot::is_of(queue.id()));
         let bytes = self.bytes_waiting(&queues, limit).await?;
@@ -88,19 +75,14 @@ impl Schedule {
         Ok(Some(keyed.filter(|(key, _)| key.due > now).collect()))
     }
 
-    async fn hold_queues_anew(
-        &self,
-        queues: &[QueueRef],
-        limit: LogOffset,
-        host: SocketAddr,
-    ) -> Result<(), AnewTrouble> {
+    async fn hold_queues_anew(&self, queues: &[QueueRef], limit: LogOffset, host: SocketAddr) -> Result<(), Trouble> {
         for queue in queues {
             self.hold_queue_anew(queue, limit, host).await?;
         }
         Ok(())
     }
 
-    async fn hold_queue_anew(&self, queue: &QueueRef, limit: LogOffset, host: SocketAddr) -> Result<(), AnewTrouble> {
+    async fn hold_queue_anew(&self, queue: &QueueRef, limit: LogOffset, host: SocketAddr) -> Result<(), Trouble> {
         let mut recalled = None;
         let mut at = queue.min();
         while let Some(entries) = self.waiting(queue, &mut at, limit).await? {

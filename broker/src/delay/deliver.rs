@@ -19,6 +19,7 @@ use super::schedule::Schedule;
 use super::slot::{DueKey, NOTES_QUEUE};
 use crate::core::Core;
 use crate::topic::Topic;
+use crate::trouble::Trouble;
 
 /// Messages of one group.
 const GROUP_MESSAGES_MAX: usize = 128;
@@ -26,12 +27,6 @@ const GROUP_MESSAGES_MAX: usize = 128;
 const GROUP_BYTES_MAX: usize = 256 << 10;
 /// What could not be read or appended is tried again after this time.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-
-/// Why a delivery did not happen. Nothing has changed then.
-enum Trouble {
-    Read(StorageError),
-    Append(AppendError),
-}
 
 /// A held message as it was read; without bytes it could not be.
 struct Source {
@@ -61,7 +56,10 @@ impl Schedule {
                 Err(Trouble::Append(AppendError::Busy { .. })) => self.log.room().await,
                 Err(trouble) => {
                     if !std::mem::replace(&mut told, true) {
-                        self.tell(&trouble);
+                        crate::log::warn(format_args!(
+                            "log {}: delayed messages that are due wait: {trouble}; tried again each second",
+                            self.log.id()
+                        ));
                     }
                     clock::sleep(TRY_AGAIN).await;
                 }
@@ -69,26 +67,17 @@ impl Schedule {
         }
     }
 
-    fn tell(&self, trouble: &Trouble) {
-        let cause = match trouble {
-            Trouble::Read(error) => error.to_string(),
-            Trouble::Append(error) => error.to_string(),
-        };
-        crate::log::warn(format_args!(
-            "log {}: delayed messages that are due wait: {cause}; tried again each second",
-            self.log.id()
-        ));
-    }
-
+    /// # Errors
+    /// When a delivery did not happen. Nothing of its group has changed then.
     async fn deliver_due(&self, core: &Rc<Core>) -> Result<(), Trouble> {
         loop {
-            self.look_ahead().await.map_err(Trouble::Read)?;
+            self.look_ahead().await?;
             let due = self.window.borrow().due(self.clock.now(), GROUP_MESSAGES_MAX);
             if due.is_empty() {
                 return Ok(());
             }
-            let group = self.read(&due).await.map_err(Trouble::Read)?;
-            self.append(core, &group).map_err(Trouble::Append)?;
+            let group = self.read(&due).await?;
+            self.append(core, &group)?;
             runtime::yield_now().await;
         }
     }

@@ -24,13 +24,14 @@ use remoting::recall_handle::RecallHandle;
 use remoting::record::RecordDraft;
 use storage::{AppendError, QueueRef, StorageError, Ticket};
 
-pub(crate) use anew::{Anew, AnewTrouble};
+pub(crate) use anew::Anew;
 pub(crate) use held::Held;
 pub(crate) use recall::{Named, Recalled};
 pub(crate) use wish::{Due, Wish};
 
 use crate::core::Core;
 use crate::start::BrokerError;
+use crate::trouble::Trouble;
 use clock::DelayClock;
 use note::Note;
 use schedule::Schedule;
@@ -104,7 +105,7 @@ impl Delays {
         limit: LogOffset,
         bytes_max: u64,
         host: SocketAddr,
-    ) -> Result<Anew, AnewTrouble> {
+    ) -> Result<Anew, Trouble> {
         self.of(log).hold_anew(limit, bytes_max, host).await
     }
 
@@ -119,7 +120,8 @@ impl Delays {
     }
 }
 
-/// Learns from this core's logs what waits. From then on messages can be held; deliveries begin later. The topics are known, and nothing was appended yet.
+/// Learns from this core's logs what waits. From then on messages can be held; deliveries begin later. The topics are
+/// known, and nothing was appended yet.
 ///
 /// # Errors
 /// When a log cannot be read, or takes no record that it needs.

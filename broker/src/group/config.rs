@@ -160,14 +160,15 @@ impl GroupConfigOwner {
             if publications.is_empty() {
                 batch.finish(&Ok(()));
             } else if make_themselves {
-                self.put_in_force(&core, &draft, publications).await;
+                self.put_in_force(&core, draft, publications).await;
                 batch.finish(&Ok(()));
+                let table = self.table.borrow().clone();
                 // What was not stored now is stored with the next change.
-                let _ = self.store(&draft).await;
+                let _ = self.store(table).await;
             } else {
-                let outcome = self.store(&draft).await;
+                let outcome = self.store(draft.clone()).await;
                 if outcome.is_ok() {
-                    self.put_in_force(&core, &draft, publications).await;
+                    self.put_in_force(&core, draft, publications).await;
                 }
                 batch.finish(&outcome);
             }
@@ -176,10 +177,10 @@ impl GroupConfigOwner {
 
     /// # Errors
     /// When it cannot be written, which is told to the log as well.
-    async fn store(&self, table: &ConfigTable) -> Result<(), Refusal> {
-        let (path, generation, stored) = (self.path.clone(), self.generation.get() + 1, table.clone());
+    async fn store(&self, table: ConfigTable) -> Result<(), Refusal> {
+        let (path, generation) = (self.path.clone(), self.generation.get() + 1);
         let written = runtime::blocking(move || {
-            let text = stored.to_text();
+            let text = table.to_text();
             table_file::write(&path, generation, std::str::from_utf8(&text).expect("JSON is UTF-8"))
         });
         if let Err(error) = written.await {
@@ -191,9 +192,9 @@ impl GroupConfigOwner {
         Ok(())
     }
 
-    async fn put_in_force(&self, core: &Rc<Core>, table: &ConfigTable, publications: Vec<Publication>) {
+    async fn put_in_force(&self, core: &Rc<Core>, table: ConfigTable, publications: Vec<Publication>) {
         publish(core, publications).await;
-        *self.table.borrow_mut() = table.clone();
+        self.table.replace(table);
     }
 }
 

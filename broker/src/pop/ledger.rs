@@ -19,7 +19,8 @@ use super::in_flight::{BATCHES_MAX, Batch, InFlight, PopQueue};
 use super::note::{InBatch, Note};
 use super::order::Ordered;
 use super::receipt::{ORDERED_REVIVE_QUEUE, REVIVE_QUEUE, Receipt};
-use crate::journal::{Journal, JournalTrouble};
+use crate::journal::Journal;
+use crate::trouble::Trouble;
 
 /// Queues without anything in flight are forgotten after this time without a pop: the group's committed offset says the
 /// same, and is stored by then.
@@ -396,7 +397,7 @@ impl Ledger {
     }
 
     /// Lets a start need nothing of the journal in front of an offset; see [`Journal::leave`].
-    pub(super) async fn leave(&self, limit: LogOffset, bytes_max: usize) -> Result<bool, JournalTrouble> {
+    pub(super) async fn leave(&self, limit: LogOffset, bytes_max: usize) -> Result<bool, Trouble> {
         self.journal.leave(limit, bytes_max, || self.snapshot()).await
     }
 

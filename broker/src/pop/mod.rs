@@ -39,7 +39,8 @@ use self::ledger::Ledger;
 use self::request_modes::RequestModes;
 use self::waits::PopWaits;
 use crate::core::Core;
-use crate::journal::{Journal, JournalTrouble};
+use crate::journal::Journal;
+use crate::trouble::Trouble;
 
 /// What a core knows of pops.
 #[derive(Default)]
@@ -90,12 +91,7 @@ pub(crate) async fn open(core: &Rc<Core>, log: &Rc<Log>) -> Result<(), StorageEr
 }
 
 /// Lets a start need nothing in front of an offset of what a log's journal says. False when that would take more bytes.
-pub(crate) async fn leave(
-    core: &Rc<Core>,
-    log: LogId,
-    limit: LogOffset,
-    bytes_max: usize,
-) -> Result<bool, JournalTrouble> {
+pub(crate) async fn leave(core: &Rc<Core>, log: LogId, limit: LogOffset, bytes_max: usize) -> Result<bool, Trouble> {
     core.pops.of(log).leave(limit, bytes_max).await
 }
 

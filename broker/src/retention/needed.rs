@@ -7,9 +7,9 @@ use std::rc::Rc;
 use storage::{AppendError, Log, OldSegment, StorageError};
 
 use crate::core::Core;
-use crate::delay::{Anew, AnewTrouble};
-use crate::journal::JournalTrouble;
+use crate::delay::Anew;
 use crate::pop::{self, Revive};
+use crate::trouble::Trouble;
 
 /// Of a segment that goes because the disk fills, at most this part is stored anew: with more, nothing would be gained.
 const ANEW_PART_MAX: u64 = 2;
@@ -76,8 +76,7 @@ pub(super) async fn store_anew(
         Ok(Anew::Held) => {}
         Ok(Anew::Due) => return Ok(Some(Held::Due)),
         Ok(Anew::TooMany { bytes }) => return Ok(Some(Held::Waiting { bytes })),
-        Err(AnewTrouble::Read(error)) => return Err(error),
-        Err(AnewTrouble::Append(error)) => return not_taken(log, error),
+        Err(trouble) => return held_by(log, trouble),
     }
     let revive = if is_forced { Revive::AtOnce } else { Revive::WhenDue };
     match pop::is_any_before(core, id, limit, revive).await {
@@ -90,18 +89,19 @@ pub(super) async fn store_anew(
         match left {
             Ok(true) => {}
             Ok(false) => return Ok(Some(Held::Journal)),
-            Err(JournalTrouble::Read(error)) => return Err(error),
-            Err(JournalTrouble::Append(error)) => return not_taken(log, error),
+            Err(trouble) => return held_by(log, trouble),
         }
     }
     log.make_durable().await?;
     Ok(None)
 }
 
-fn not_taken(log: &Log, error: AppendError) -> Result<Option<Held>, StorageError> {
-    match error {
-        AppendError::Failed(error) => Err(error),
-        AppendError::Stopped => Err(StorageError::Stopped { log: log.id().0 }),
-        AppendError::Full { .. } | AppendError::Busy { .. } | AppendError::TooLarge { .. } => Ok(Some(Held::NoRoom)),
+fn held_by(log: &Log, trouble: Trouble) -> Result<Option<Held>, StorageError> {
+    match trouble {
+        Trouble::Read(error) | Trouble::Append(AppendError::Failed(error)) => Err(error),
+        Trouble::Append(AppendError::Stopped) => Err(StorageError::Stopped { log: log.id().0 }),
+        Trouble::Append(AppendError::Full { .. } | AppendError::Busy { .. } | AppendError::TooLarge { .. }) => {
+            Ok(Some(Held::NoRoom))
+        }
     }
 }

@@ -21,8 +21,9 @@ use super::note::{End, Note};
 use super::pending::{HALVES_MAX, Half, Missed, Pending};
 use super::recovery::LastEnd;
 use crate::delay::{Delays, Held};
-use crate::journal::{Journal, JournalTrouble};
+use crate::journal::Journal;
 use crate::placement::Placement;
+use crate::trouble::Trouble;
 
 /// The transactions of one log.
 pub(crate) struct Ledger {
@@ -170,7 +171,7 @@ impl Ledger {
     }
 
     /// Lets a start need nothing of the journal in front of an offset; see [`Journal::leave`].
-    pub(crate) async fn leave(&self, limit: LogOffset, bytes_max: usize) -> Result<bool, JournalTrouble> {
+    pub(crate) async fn leave(&self, limit: LogOffset, bytes_max: usize) -> Result<bool, Trouble> {
         self.journal.leave(limit, bytes_max, || self.snapshot()).await
     }
 

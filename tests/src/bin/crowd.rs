@@ -14,8 +14,8 @@ use harness::connection::Connection;
 use harness::frame::Frame;
 use harness::limits::{raise_open_files, resident_bytes};
 use harness::process::{Dev, Running};
-use harness::request::create_topic;
-use serde_json::{Value, json};
+use harness::request::{CONSUMER_LIST, MEMBERS_CHANGED, create_topic, heartbeat_of};
+use serde_json::Value;
 
 const GROUPS: u32 = 1000;
 const TOPICS: u32 = 100;
@@ -27,10 +27,6 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 const RATE: &str = "5000";
 const CALM_SECONDS: &str = "10";
 const CROWDED_SECONDS: &str = "25";
-
-const HEARTBEAT: i32 = 34;
-const MEMBERS_OF_GROUP: i32 = 38;
-const MEMBERS_CHANGED: i32 = 40;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -60,14 +56,14 @@ fn run(groups: u32, topics: u32) -> Result<bool, String> {
     let dev = Dev::new("crowd").property("flushDiskType=ASYNC_FLUSH").property("mapedFileSizeCommitLog=67108864");
     let broker = dev.try_start()?;
     let mut connection = Connection::open(&dev.broker).map_err(|error| format!("connect: {error}"))?;
-    for topic in 0..topics {
-        let topic = format!("crowd-{topic}");
-        connection.call_ok(&create_topic(&topic, 8)).map_err(|error| format!("{topic}: {error}"))?;
+    let topics: Vec<String> = (0..topics).map(|topic| format!("crowd-{topic}")).collect();
+    for topic in &topics {
+        connection.call_ok(&create_topic(topic, 8)).map_err(|error| format!("{topic}: {error}"))?;
     }
     let calm = figures(producer(&dev, CALM_SECONDS)?)?;
     tell_memory(&broker, "before the crowd");
     let load = producer(&dev, CROWDED_SECONDS)?;
-    let subscriptions = subscriptions(topics);
+    let subscriptions: Vec<Subscription<'_>> = topics.iter().map(|topic| (&**topic, "*", 1)).collect();
     let mut is_settled = true;
     let mut crowd: Vec<Group> = (0..groups).map(Group::new).collect();
     for (wave, act) in [
@@ -91,7 +87,9 @@ fn run(groups: u32, topics: u32) -> Result<bool, String> {
     Ok(is_settled)
 }
 
-type Act = fn(&mut Group, &str, &Value) -> io::Result<()>;
+/// Topic, tags and version.
+type Subscription<'a> = (&'a str, &'a str, u64);
+type Act = fn(&mut Group, &str, &[Subscription<'_>]) -> io::Result<()>;
 
 /// The members of one group that are there.
 struct Group {
@@ -105,32 +103,25 @@ impl Group {
         Group { name: format!("crowd-group-{number}"), members: Vec::new(), came: 0 }
     }
 
-    fn first_comes(&mut self, broker: &str, subscriptions: &Value) -> io::Result<()> {
+    fn first_comes(&mut self, broker: &str, subscriptions: &[Subscription<'_>]) -> io::Result<()> {
         self.join(broker, subscriptions)
     }
 
-    fn second_comes(&mut self, broker: &str, subscriptions: &Value) -> io::Result<()> {
+    fn second_comes(&mut self, broker: &str, subscriptions: &[Subscription<'_>]) -> io::Result<()> {
         self.join(broker, subscriptions)?;
         self.settle()
     }
 
-    fn first_leaves(&mut self, _broker: &str, _subscriptions: &Value) -> io::Result<()> {
+    fn first_leaves(&mut self, _broker: &str, _subscriptions: &[Subscription<'_>]) -> io::Result<()> {
         drop(self.members.remove(0));
         self.settle()
     }
 
-    fn join(&mut self, broker: &str, subscriptions: &Value) -> io::Result<()> {
+    fn join(&mut self, broker: &str, subscriptions: &[Subscription<'_>]) -> io::Result<()> {
         let client = format!("{}@{}", self.name, self.came);
         self.came += 1;
         let mut connection = Connection::open(broker)?;
-        let body = json!({
-            "clientID": client, "producerDataSet": [], "consumerDataSet": [{
-                "groupName": self.name, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-                "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "unitMode": false, "subscriptionDataSet": subscriptions,
-            }],
-            "heartbeatFingerprint": 0, "withoutSub": false,
-        });
-        connection.call_ok(&Frame::request(HEARTBEAT).body(body.to_string()))?;
+        connection.call_ok(&heartbeat_of(&client, &self.name, "CLUSTERING", subscriptions))?;
         self.members.push((client, connection));
         Ok(())
     }
@@ -142,7 +133,7 @@ impl Group {
         let (_, connection) = &mut self.members[0];
         loop {
             while connection.receive()?.code != MEMBERS_CHANGED {}
-            let answer = connection.call_ok(&Frame::request(MEMBERS_OF_GROUP).field("consumerGroup", &self.name))?;
+            let answer = connection.call_ok(&Frame::request(CONSUMER_LIST).field("consumerGroup", &self.name))?;
             let body: Value = serde_json::from_slice(&answer.body).map_err(io::Error::other)?;
             let ids = body["consumerIdList"].as_array().cloned().unwrap_or_default();
             let found: BTreeSet<String> = ids.iter().filter_map(Value::as_str).map(str::to_owned).collect();
@@ -160,17 +151,6 @@ fn on_threads(crowd: &mut [Group], act: &(impl Fn(&mut Group) -> io::Result<()> 
             crowd.chunks_mut(share).map(|groups| scope.spawn(move || groups.iter_mut().try_for_each(act))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("a thread of the crowd does not panic"))
     })
-}
-
-fn subscriptions(topics: u32) -> Value {
-    (0..topics)
-        .map(|topic| {
-            json!({
-                "topic": format!("crowd-{topic}"), "subString": "*", "tagsSet": [], "codeSet": [], "subVersion": 1,
-                "classFilterMode": false, "expressionType": "TAG",
-            })
-        })
-        .collect()
 }
 
 /// An open-loop producer, which is a process of its own.

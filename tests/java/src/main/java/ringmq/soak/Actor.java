@@ -5,7 +5,10 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Consumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -88,6 +91,15 @@ abstract class Actor {
         consumer.setConsumeThreadMax(4);
         closing.add(consumer::shutdown);
         return consumer;
+    }
+
+    /** Gives each message to {@code take}, after which it counts as consumed; and starts. */
+    static void listen(DefaultMQPushConsumer consumer, Consumer<MessageExt> take) throws MQClientException {
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(take);
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
     }
 
     final Message message(String tag, String id) {

@@ -4,8 +4,6 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 
@@ -27,21 +25,17 @@ final class Delayed extends Actor {
         producer = producer();
         DefaultMQPushConsumer consumer = consumer(group, group);
         consumer.subscribe(topic, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+        listen(consumer, message -> {
             long now = System.currentTimeMillis();
-            messages.forEach(message -> {
-                String id = id(message);
-                int times = ledger.arrived(id);
-                long lateMs = now - dueMs.getOrDefault(id, Long.MAX_VALUE);
-                if (lateMs < 0) {
-                    ledger.fault(id + " came " + -lateMs + " ms early");
-                } else if (times == 1) {
-                    latestMs.accumulateAndGet(lateMs, Math::max);
-                }
-            });
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            String id = id(message);
+            int times = ledger.arrived(id);
+            long lateMs = now - dueMs.getOrDefault(id, Long.MAX_VALUE);
+            if (lateMs < 0) {
+                ledger.fault(id + " came " + -lateMs + " ms early");
+            } else if (times == 1) {
+                latestMs.accumulateAndGet(lateMs, Math::max);
+            }
         });
-        consumer.start();
     }
 
     @Override

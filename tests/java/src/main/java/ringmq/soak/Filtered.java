@@ -3,8 +3,6 @@ package ringmq.soak;
 import java.util.function.IntPredicate;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 
@@ -36,16 +34,12 @@ final class Filtered extends Actor {
     private void consume(String way, MessageSelector selector, Ledger ledger, IntPredicate matches) throws Exception {
         DefaultMQPushConsumer consumer = consumer(group + "-" + way, group + "-" + way);
         consumer.subscribe(topic, selector);
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(message -> {
-                ledger.arrived(id(message));
-                if (!matches.test(Integer.parseInt(id(message).substring(1)))) {
-                    ledger.fault(id(message) + " arrived and does not match");
-                }
-            });
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        listen(consumer, message -> {
+            ledger.arrived(id(message));
+            if (!matches.test(Integer.parseInt(id(message).substring(1)))) {
+                ledger.fault(id(message) + " arrived and does not match");
+            }
         });
-        consumer.start();
     }
 
     @Override

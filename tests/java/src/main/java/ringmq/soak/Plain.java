@@ -1,8 +1,6 @@
 package ringmq.soak;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 
@@ -34,11 +32,7 @@ final class Plain extends Actor {
         DefaultMQPushConsumer consumer = consumer(ofGroup, ofGroup + "-" + member);
         consumer.setMessageModel(model);
         consumer.subscribe(topic, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(message -> ledger.arrived(id(message)));
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        consumer.start();
+        listen(consumer, message -> ledger.arrived(id(message)));
     }
 
     @Override

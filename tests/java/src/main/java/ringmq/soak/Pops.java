@@ -1,8 +1,6 @@
 package ringmq.soak;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.impl.MQClientAPIImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.MessageRequestMode;
@@ -35,11 +33,7 @@ final class Pops extends Actor {
             consumer.setClientRebalance(false);
             consumer.setPopInvisibleTime(10_000);
             consumer.subscribe(topic, "*");
-            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                messages.forEach(message -> ledger.arrived(id(message)));
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-            });
-            consumer.start();
+            listen(consumer, message -> ledger.arrived(id(message)));
         }
     }
 

@@ -2,13 +2,10 @@ package ringmq.soak;
 
 import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
-import org.apache.rocketmq.common.message.MessageExt;
 
 /** Requests and their replies: each reply belongs to its request, and once the broker stays all are answered. */
 final class Requests extends Actor {
@@ -33,18 +30,14 @@ final class Requests extends Actor {
         DefaultMQProducer replier = started(new DefaultMQProducer(group + "-replier"));
         DefaultMQPushConsumer consumer = consumer(group, group);
         consumer.subscribe(topic, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            for (MessageExt message : messages) {
-                try {
-                    byte[] answer = ("re:" + id(message)).getBytes(StandardCharsets.UTF_8);
-                    replier.send(MessageUtil.createReplyMessage(message, answer));
-                } catch (Exception away) {
-                    // Who asked waits no longer than his timeout.
-                }
+        listen(consumer, message -> {
+            try {
+                byte[] answer = ("re:" + id(message)).getBytes(StandardCharsets.UTF_8);
+                replier.send(MessageUtil.createReplyMessage(message, answer));
+            } catch (Exception away) {
+                // Who asked waits no longer than his timeout.
             }
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        consumer.start();
     }
 
     @Override

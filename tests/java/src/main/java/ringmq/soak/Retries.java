@@ -48,16 +48,12 @@ final class Retries extends Actor {
         consumer.start();
         DefaultMQPushConsumer undertaker = consumer(group + "-dead", group + "-dead");
         undertaker.subscribe("%DLQ%" + group, "*");
-        undertaker.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(message -> {
-                dead.arrived(id(message));
-                if (!isPoison(id(message))) {
-                    dead.fault(id(message) + " is dead and could be consumed");
-                }
-            });
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        listen(undertaker, message -> {
+            dead.arrived(id(message));
+            if (!isPoison(id(message))) {
+                dead.fault(id(message) + " is dead and could be consumed");
+            }
         });
-        undertaker.start();
     }
 
     @Override

@@ -1,8 +1,6 @@
 package ringmq.soak;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
@@ -44,16 +42,12 @@ final class Transactions extends Actor {
         createTopic(started(producer));
         DefaultMQPushConsumer consumer = consumer(group, group);
         consumer.subscribe(topic, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(message -> {
-                ledger.arrived(id(message));
-                if (verdict(message.getBody()) != LocalTransactionState.COMMIT_MESSAGE) {
-                    ledger.fault(id(message) + " arrived, which is rolled back");
-                }
-            });
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        listen(consumer, message -> {
+            ledger.arrived(id(message));
+            if (verdict(message.getBody()) != LocalTransactionState.COMMIT_MESSAGE) {
+                ledger.fault(id(message) + " arrived, which is rolled back");
+            }
         });
-        consumer.start();
     }
 
     @Override

@@ -1,0 +1,11 @@
+//! What can go wrong where a log is read and appended to in one go.
+
+use storage::{AppendError, StorageError};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    #[error(transparent)]
+    Read(#[from] StorageError),
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
