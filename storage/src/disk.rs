@@ -106,6 +106,20 @@ pub(crate) fn shorten(path: &Path, by: u64) -> Result<u64, StorageError> {
     Ok(left)
 }
 
+/// Gives a file, durably, a name that is removed by the next start: it is not to be found half gone. Returns that name;
+/// `None` if the file is not there.
+pub(crate) fn set_aside(path: &Path) -> Result<Option<PathBuf>, StorageError> {
+    let aside = fresh_path(path);
+    match fs::rename(path, &aside) {
+        Ok(()) => {
+            let folder = path.parent().expect("a file lies in a folder");
+            sync_folder(folder).context("sync the folder", folder).map(|()| Some(aside))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StorageError::io("rename", path, error)),
+    }
+}
+
 /// When a file was written to for the last time.
 pub(crate) fn modified(path: &Path) -> Result<Millis, StorageError> {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified()).context("look at", path)?;

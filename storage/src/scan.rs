@@ -143,9 +143,10 @@ fn scan_segment(
             Step::Blank => scanned.end = segment.limit,
             Step::Wrong if at >= range.durable => return Ok(false),
             Step::Wrong => {
-                let limit = next_valid(log, &mut window, at + 1, segment.limit.min(range.durable))?;
+                let end = segment.limit.min(range.limit);
+                let limit = next_valid(log, &mut window, at + 1, end.min(range.durable))?;
                 // Without a valid record up to the end of a segment that is followed by another, all of it is lost.
-                let limit = limit.unwrap_or(if is_last { segment.limit.min(range.durable) } else { segment.limit });
+                let limit = limit.unwrap_or(if is_last { end.min(range.durable) } else { end });
                 scanned.damages.push(Damage::bad(at, limit, &segment.path));
                 scanned.end = limit;
             }

@@ -6,7 +6,7 @@
 //! then none of them counts, as each record says its own offset. What is not kept is cut shorter in steps, since
 //! removing a large file at once holds up the flushes of its file system.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,11 +113,11 @@ impl Log {
     /// Gives the file system back what the log keeps for its next segment.
     pub async fn give_spare_back(&self) -> Result<(), StorageError> {
         let path = spare_path(&self.folders.commit_log);
-        remove_in_steps(path.into()).await
+        remove_in_steps(path, CUT_BYTES).await
     }
 
     async fn dispose(&self, segment: Rc<Segment>, space: FreedSpace) -> Result<(), StorageError> {
-        let path: Arc<Path> = segment.path.as_path().into();
+        let path = segment.path.clone();
         let is_read = Rc::strong_count(&segment) > 1 || Arc::strong_count(&segment.read) > 1;
         drop(segment);
         if is_read {
@@ -135,7 +135,7 @@ impl Log {
                 false
             }
         };
-        if is_kept { Ok(()) } else { remove_in_steps(path).await }
+        if is_kept { Ok(()) } else { remove_in_steps(path, CUT_BYTES).await }
     }
 
     /// Notes where the offsets of all queues stand, in case all their messages go.
@@ -170,11 +170,15 @@ fn keep_as(path: &Path, spare: &Path) -> Result<bool, StorageError> {
     sync_folder(folder).context("sync the folder", folder).map(|()| true)
 }
 
-async fn remove_in_steps(path: Arc<Path>) -> Result<(), StorageError> {
+/// Removes a file by so many bytes at a time. First it gets another name: neither a start may take what is left for a
+/// segment, nor preparation for the spare.
+pub(super) async fn remove_in_steps(path: PathBuf, by: u64) -> Result<(), StorageError> {
+    let Some(aside) = runtime::blocking(move || disk::set_aside(&path)).await? else { return Ok(()) };
+    let aside: Arc<Path> = aside.into();
     loop {
-        let shorter = path.clone();
-        if runtime::blocking(move || disk::shorten(&shorter, CUT_BYTES)).await? == 0 {
-            return runtime::blocking(move || disk::remove(&path)).await;
+        let shorter = aside.clone();
+        if runtime::blocking(move || disk::shorten(&shorter, by)).await? == 0 {
+            return runtime::blocking(move || disk::remove(&aside)).await;
         }
         runtime::clock::sleep(CUT_PAUSE).await;
     }

@@ -77,10 +77,12 @@ pub(crate) fn spare_path(folder: &Path) -> PathBuf {
 fn take_spare(folder: &Path, fresh: &Path, bytes: u64) -> Result<bool, StorageError> {
     let spare = spare_path(folder);
     match std::fs::metadata(&spare) {
-        Ok(found) if found.len() == bytes => {
-            std::fs::rename(&spare, fresh).context("rename to", fresh)?;
-            Ok(true)
-        }
+        Ok(found) if found.len() == bytes => match std::fs::rename(&spare, fresh) {
+            Ok(()) => Ok(true),
+            // It was given back just now.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StorageError::io("rename to", fresh, error)),
+        },
         Ok(_) => disk::remove(&spare).map(|()| false),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(StorageError::io("look at", &spare, error)),

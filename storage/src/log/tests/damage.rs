@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::log::Mark;
 use crate::recovery::Damage;
+use crate::scan::{ScanRange, scan};
 
 /// Something done to a file.
 type Harm = Box<dyn Fn(&std::path::Path)>;
@@ -139,6 +140,28 @@ fn a_missing_segment_costs_its_messages_only() {
             assert_eq!(log.queue("T", QueueId(0)).max().0, 6000);
             log.stop().await.expect("stopped");
         }
+    })
+    .expect("an executor");
+}
+
+/// A scan to the beginning of an extent looks for records no further, however far a hole reaches.
+#[test]
+fn a_hole_is_searched_no_further_than_the_scan_goes() {
+    let folder = TempFolder::new("damage");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let options = small(FlushPolicy::Sync);
+        let tickets = fill(&folders, &options, 500).await;
+        let places = [100, 200, 300].map(|number: usize| tickets[number].physical_offset.offset().0);
+        let [hole, limit, hole_limit] = places;
+        overwrite(&folders, hole, &vec![0; (hole_limit - hole) as usize]);
+        let (log, _) = open(&folders, &options).await;
+        let segments = log.segments.borrow().overlapping(0, hole_limit);
+        let scanned = scan(LOG, &segments, ScanRange { start: 0, limit, durable: hole_limit }, |_, _| Ok(()));
+        let scanned = scanned.expect("readable");
+        let [damage] = &scanned.damages[..] else { panic!("{scanned:?}") };
+        assert_eq!((damage.start.0, damage.limit.0, scanned.end), (hole, limit, limit));
+        log.stop().await.expect("stopped");
     })
     .expect("an executor");
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use base::LogOffset;
 
 use super::*;
+use crate::log::retire::remove_in_steps;
 use crate::log::segment::spare_path;
 use crate::log::{FreedSpace, Mark};
 
@@ -88,6 +89,30 @@ fn a_segment_that_goes_is_the_next_one_and_nothing_of_it_comes_back() {
         })
         .expect("an executor");
     }
+}
+
+/// The process ends while a segment is being cut shorter: the next start knows nothing of it.
+#[test]
+fn a_segment_that_is_half_gone_is_gone() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let (log, _) = open(&folders, &small(FlushPolicy::Sync)).await;
+        fill(&log, 0..250).await;
+        crash(log).await;
+        let first = segment_path(&folders, 0);
+        let aside = crate::disk::fresh_path(&first);
+        runtime::spawn(async move { remove_in_steps(first, 64 << 10).await.expect("removed") });
+        while std::fs::metadata(&aside).map_or(1 << 20, |found| found.len()) == 1 << 20 {
+            runtime::clock::sleep(Duration::from_millis(1)).await;
+        }
+        let (log, report) = open(&folders, &small(FlushPolicy::Sync)).await;
+        assert!(report.damages.is_empty() && report.resized.is_empty(), "{report:?}");
+        assert_eq!(log.min_offset().0, 1 << 20);
+        assert!(!aside.exists());
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
 }
 
 #[test]
