@@ -36,11 +36,14 @@ impl Filling {
         runtime::blocking(move || Filling::look(&folders)).await
     }
 
-    fn says(&self, limit_percent: u8) -> String {
+    /// Why sends are refused. `held_back` tells what keeps old segments from making room, if anything does.
+    pub(super) fn says(&self, limit_percent: u8, held_back: &str) -> String {
+        let held_back =
+            if held_back.is_empty() { String::new() } else { format!(". No room is made by now: {held_back}") };
         format!(
             "the disk of {} is {}% full ({} of {} MiB can still be used), and above {limit_percent}% \
              (diskSpaceWarningLevelRatio) sends are refused: free space there, or lower fileReservedTime; they resume by \
-             themselves",
+             themselves{held_back}",
             self.folder.display(),
             self.used_percent,
             self.space.bytes_available >> 20,
@@ -77,12 +80,14 @@ impl Refusing {
         }
     }
 
-    /// Takes a new look into account. True when sends were taken and are refused now, or the other way round.
-    pub(super) fn update(&self, retention: &Retention, filling: &Filling) -> bool {
-        let before = self.is_on();
-        let refuses = policy::refuses(retention, filling.used_percent, before);
-        let says = refuses.then(|| filling.says(retention.used_percent_refusing).into());
-        self.says.replace(says);
-        refuses != before
+    /// Whether sends are to be refused after a new look.
+    pub(super) fn refuses(&self, retention: &Retention, filling: &Filling) -> bool {
+        policy::refuses(retention, filling.used_percent, self.is_on())
+    }
+
+    /// Refuses sends with a sentence, or takes them. True when that was the other way round before.
+    pub(super) fn set(&self, says: Option<String>) -> bool {
+        let is_on = says.is_some();
+        self.says.replace(says.map(Rc::from)).is_some() != is_on
     }
 }

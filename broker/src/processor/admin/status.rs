@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::rc::Rc;
 
-use base::Millis;
+use base::{LogId, Millis};
 use remoting::body::kv::KvTable;
 use remoting::body::stats::{BrokerStatsData, BrokerStatsItem};
 use remoting::code::ResponseCode;
@@ -23,7 +23,7 @@ use crate::retention;
 use crate::stats::{self, Item, StatsView, Window};
 
 /// All logs together, in bytes. Offsets are summed, so they grow with every message whichever log it goes to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LogTotals {
     pub(crate) min: i64,
     pub(crate) appended: i64,
@@ -33,8 +33,8 @@ pub(crate) struct LogTotals {
     /// Store time of the oldest message, in milliseconds.
     store_ms_first: Option<u64>,
     segments_dropped: i64,
-    /// Logs whose oldest segment should go and is still needed.
-    held_back: i64,
+    /// Logs whose oldest segment should go and is still needed, and by what.
+    held_back: BTreeMap<LogId, String>,
 }
 
 /// 28, on any core.
@@ -100,10 +100,10 @@ fn own_log_totals(core: &Rc<Core>) -> LogTotals {
             visible: wire(stats.visible),
             store_ms_first: stats.store_ms_first,
             segments_dropped: wire(stats.dropped_segments),
-            held_back: 0,
+            held_back: BTreeMap::new(),
         });
     }
-    all.held_back = wire(core.retention.logs_held_back() as u64);
+    all.held_back = core.retention.held_back();
     all
 }
 
@@ -115,7 +115,7 @@ impl LogTotals {
         self.written += other.written;
         self.visible += other.visible;
         self.segments_dropped += other.segments_dropped;
-        self.held_back += other.held_back;
+        self.held_back.extend(other.held_back);
         self.store_ms_first = match (self.store_ms_first, other.store_ms_first) {
             (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
             (mine, theirs) => mine.or(theirs),
@@ -174,7 +174,10 @@ fn log_state(table: &mut Table, logs: &LogTotals) {
     table.put("remainHowManyDataToFlush", bytes_text(behind(logs.appended, logs.durable)));
     table.put("remainHowManyDataToCommit", bytes_text(behind(logs.appended, logs.written)));
     table.put("droppedSegmentsTotal", logs.segments_dropped);
-    table.put("logsHeldBack", logs.held_back);
+    table.put("logsHeldBack", logs.held_back.len());
+    if !logs.held_back.is_empty() {
+        table.put("logsHeldBackBy", retention::held_back_text(&logs.held_back));
+    }
     table.put("dispatchBehindBytes", behind(logs.appended, logs.visible));
     // What is stored becomes visible in the step that confirms it: no queue of such work can fill up.
     table.put("dispatchMaxBuffer", 0);
