@@ -36,6 +36,16 @@ impl Output {
         self.out.write_all(text.as_bytes())
     }
 
+    /// The last line of a list that leaves out some of what was asked for: how many it has, and how to get the others.
+    pub(crate) fn cut(&mut self, shown: u64, fix: &str) -> io::Result<()> {
+        let line = if self.json {
+            serde_json::json!({"shown": shown, "more": true, "fix": fix}).to_string()
+        } else {
+            format!("# {shown} shown, there are more: {fix}")
+        };
+        self.line(&line)
+    }
+
     /// Names and values: a heading and a line each, or one object.
     pub(crate) fn pairs(&mut self, heading: &str, pairs: &[(String, String)], form: PairForm) -> io::Result<()> {
         if self.json {

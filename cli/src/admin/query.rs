@@ -1,5 +1,7 @@
 //! Finding single messages.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use clap::Args;
 use client::{Client, KeyKind, KeyQuery, MESSAGES_OF_KEY_MAX};
@@ -78,9 +80,7 @@ impl QueryByKey {
             ..KeyQuery::new(&self.topic, &self.key, KeyKind::Key)
         };
         let bodies = session.client.query_key(&query).await?;
-        let records = matching(&bodies, |record| {
-            record.topic() == self.topic && properties::keys(record.properties()).any(|key| key == self.key)
-        });
+        let records = matching(&bodies, |record| self.has(record));
         if records.is_empty() {
             return Err(not_found(&self.topic, &format!("the key {}", self.key)));
         }
@@ -98,7 +98,35 @@ impl QueryByKey {
                 Value::from(message::offset_id(record)),
             ]);
         }
-        Ok(session.output.table(&table)?)
+        session.output.table(&table)?;
+        if let Some(before_ms) = self.left_out(&session.client, &query, &bodies).await? {
+            let fix =
+                format!("a broker gives its newest {MESSAGES_OF_KEY_MAX} at most; -e {before_ms} shows older ones");
+            session.output.cut(records.len() as u64, &fix)?;
+        }
+        Ok(())
+    }
+
+    fn has(&self, record: &RecordView<'_>) -> bool {
+        record.topic() == self.topic && properties::keys(record.properties()).any(|key| key == self.key)
+    }
+
+    /// Whether brokers have more than they gave: the time up to which those are. An answer with as many as a broker gives
+    /// does not tell by itself.
+    async fn left_out(&self, client: &Client, query: &KeyQuery, bodies: &[Bytes]) -> Result<Option<i64>, Failure> {
+        let full = usize::try_from(query.count_max.min(MESSAGES_OF_KEY_MAX)).unwrap_or(0);
+        let oldest_ms = |body: &Bytes| {
+            let times: Vec<i64> =
+                Records::new(body).filter_map(Result::ok).map(|record| record.store_timestamp_ms()).collect();
+            if times.len() < full { None } else { times.into_iter().min() }
+        };
+        let Some(before_ms) = bodies.iter().filter_map(oldest_ms).max() else { return Ok(None) };
+        let older = KeyQuery { count_max: MESSAGES_OF_KEY_MAX, end_ms: before_ms, ..query.clone() };
+        let older = client.query_key(&older).await?;
+        let shown: BTreeSet<String> =
+            matching(bodies, |record| self.has(record)).iter().map(message::offset_id).collect();
+        let has_more = matching(&older, |record| self.has(record) && !shown.contains(&message::offset_id(record)));
+        Ok((!has_more.is_empty()).then_some(before_ms))
     }
 }
 
