@@ -48,6 +48,7 @@ pub const MESSAGE_TYPE: &str = "MSG_TYPE";
 pub const ARRIVE_TIME: &str = "ARRIVE_TIME";
 pub const PUSH_REPLY_TIME: &str = "PUSH_REPLY_TIME";
 pub const SHARDING_KEY: &str = "__SHARDINGKEY";
+pub const PRIORITY: &str = "_SYS_MSG_PRIORITY_";
 pub const TIMER_DELAY_SECONDS: &str = "TIMER_DELAY_SEC";
 pub const TIMER_DELAY_MS: &str = "TIMER_DELAY_MS";
 pub const TIMER_DELIVER_MS: &str = "TIMER_DELIVER_MS";

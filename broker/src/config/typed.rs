@@ -122,6 +122,10 @@ pub struct Pop {
     pub old_retry_topics_too: bool,
     /// Of a hundred pops, so many begin with what comes again.
     pub retries_first_percent: u32,
+    /// The same of pops that go by priority.
+    pub priority_retries_first_percent: u32,
+    /// Of queues that are priorities, the one with the highest number is popped first.
+    pub highest_queue_first: bool,
 }
 
 /// Messages that are delivered later than they are sent.
@@ -284,6 +288,8 @@ impl Config {
                 new_retry_topics: settings.flag("enableRetryTopicV2"),
                 old_retry_topics_too: settings.flag("retrieveMessageFromPopRetryTopicV1"),
                 retries_first_percent: settings.value("popFromRetryProbability"),
+                priority_retries_first_percent: settings.value("popFromRetryProbabilityForPriority"),
+                highest_queue_first: settings.flag("priorityOrderAsc"),
             },
             delays: delays_of(settings),
             store: store_of(settings),

@@ -3,7 +3,7 @@
 //! [`TopicOwner`] decides all changes, one after the other. [`Topics`] is a core's view, changed only by the owner's
 //! publications; a change is answered when every core has it.
 
-mod attributes;
+pub(crate) mod attributes;
 mod change;
 mod create;
 mod owner;
