@@ -88,6 +88,29 @@ pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
     values.last()
 }
 
+/// The values of several names, as [`get`] finds each, in one walk from the back: it ends where all are found.
+/// A name has no separators in it, and stands once.
+pub fn get_all<'a, N: AsRef<str>>(properties: &'a str, names: &[N], values: &mut [Option<&'a str>]) {
+    values.fill(None);
+    let mut missing = names.len();
+    let mut limit = properties.len();
+    while missing > 0 {
+        let start = memchr::memrchr(VALUE_END as u8, &properties.as_bytes()[..limit]).map_or(0, |at| at + 1);
+        let entry = &properties[start..limit];
+        let value_of = |name: &str| entry.strip_prefix(name)?.strip_prefix(NAME_END).filter(|value| !value.is_empty());
+        for (name, value) in names.iter().zip(values.iter_mut()) {
+            if value.is_none()
+                && let Some(found) = value_of(name.as_ref())
+            {
+                *value = Some(found);
+                missing -= 1;
+            }
+        }
+        let Some(before) = start.checked_sub(1) else { return };
+        limit = before;
+    }
+}
+
 /// A copy without the entries of these names and without entries that no reader sees; it ends in 0x02 if anything
 /// is left.
 pub fn without(properties: &str, names: &[&str]) -> String {
@@ -215,6 +238,13 @@ mod tests {
         for (name, value) in cases {
             assert_eq!(get(SAMPLE, name), value, "{name}");
             assert_eq!(parse(SAMPLE).filter(|entry| entry.0 == name).last().map(|entry| entry.1), value, "{name}");
+        }
+        let names = ["bare", "KEYS", "TAGS", "EMPTY", "KEY"];
+        for properties in [SAMPLE, "", "\u{2}", "KEYS\u{1}a\u{2}", "TAGS\u{1}a\u{1}b", "KEYS\u{1}a\u{2}KEYS\u{1}\u{2}"]
+        {
+            let mut values = [Some("old"); 5];
+            get_all(properties, &names, &mut values);
+            assert_eq!(values, names.map(|name| get(properties, name)), "{properties:?}");
         }
         assert_eq!(keys(SAMPLE).collect::<Vec<_>>(), ["k1", "k2"]);
         assert_eq!(keys("KEYS\u{1}  a  b \u{2}").collect::<Vec<_>>(), ["a", "b"]);
