@@ -120,12 +120,24 @@ impl Log {
         }
     }
 
-    /// Waits until a refused append may be tried again.
+    /// Waits until a refused append may be tried again: until half of what may wait is free, and at least for one more
+    /// write. A record that needs more than that half would be refused again at once, and its sender, which tries
+    /// again, would leave the core no time to write.
     pub async fn room(&self) {
-        let limit = self.options.unwritten_bytes_max / 2;
-        while self.marks.appended() - self.marks.written() > limit && !self.marks.has_failed() {
+        let (limit, written) = (self.options.unwritten_bytes_max / 2, self.marks.written());
+        loop {
+            let unwritten = self.marks.appended() - self.marks.written();
+            let has_room = unwritten == 0 || (unwritten <= limit && self.marks.written() > written);
+            if has_room || self.marks.has_failed() {
+                return;
+            }
             self.written_more.notified().await;
         }
+    }
+
+    /// Bytes that may wait for their write. A record that does not fit beside those that wait is refused as busy.
+    pub fn unwritten_bytes_max(&self) -> u64 {
+        self.options.unwritten_bytes_max
     }
 
     /// A queue whose topic was deleted begins anew under its name.
