@@ -113,10 +113,10 @@ fn a_list_that_leaves_something_out_says_so_and_how_to_get_it() {
     let target = Target::start("cut-lists");
     let mut connection = target.connect();
     let queue = target.queue("cut");
-    // As many as a list shows unasked, and one more than an index gives.
+    // As many as a list shows unasked, and as many as a broker gives of a key.
     let (consumed, of_key) = (128, 64);
     for number in 0..consumed {
-        let properties = if number < of_key { "KEYS\u{1}a\u{2}" } else { "" };
+        let properties = if number < of_key - 1 { "KEYS\u{1}a\u{2}" } else { "" };
         connection.call_ok(&request::send(&queue, format!("m{number}"), properties)).expect("stored");
     }
     read_queue_of(&mut connection, &queue, consumed);
@@ -125,14 +125,18 @@ fn a_list_that_leaves_something_out_says_so_and_how_to_get_it() {
     let (text, objects) = listed(&target, &whole);
     assert_eq!((text.len(), objects.len()), (consumed, consumed), "nothing is left out");
     let (text, objects) = listed(&target, &by_key);
-    assert_eq!((text.len(), objects.len()), (1 + of_key, of_key), "nothing is left out");
+    assert_eq!((text.len(), objects.len()), (of_key, of_key - 1), "a heading, and nothing is left out");
     connection.call_ok(&request::send(&queue, "last", "KEYS\u{1}a\u{2}")).expect("stored");
     read_queue_of(&mut connection, &queue, consumed + 1);
-    for (arguments, shown) in [(&whole[..], consumed), (&by_key[..], of_key)] {
+    for (arguments, shown, told, more) in [
+        (&whole[..], consumed, "there are more", Value::from(true)),
+        (&by_key[..], of_key, "there may be more", Value::from("perhaps")),
+    ] {
         let (text, objects) = listed(&target, arguments);
         let last = text.last().expect("a line");
-        assert!(last.starts_with(&format!("# {shown} shown, there are more: ")), "{last}");
+        assert!(last.starts_with(&format!("# {shown} shown, {told}: ")), "{last}");
         assert_eq!((objects.len(), &objects[shown]["shown"]), (shown + 1, &Value::from(shown)));
+        assert_eq!(objects[shown]["more"], more);
     }
 }
 

@@ -14,6 +14,7 @@ use runtime::sync::Notify;
 
 use super::{Session, message};
 use crate::failure::{Exit, Failure};
+use crate::output::More;
 use crate::time;
 
 /// The group of tools; every broker has it.
@@ -74,7 +75,7 @@ impl ConsumeMessage {
         }
         if printer.is_cut {
             let fix = "-c NUMBER prints as many as it says, -i QUEUE and -o OFFSET go on from anywhere";
-            printer.session.output.cut(count_max, fix)?;
+            printer.session.output.cut(count_max, More::Certain, fix)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::dead_letters::Selection;
 use super::{Session, Tally, message};
 use crate::failure::Failure;
+use crate::output::More;
 use crate::table::Table;
 use crate::time;
 
@@ -78,7 +79,7 @@ impl List {
         let tally = tally.await?;
         session.output.table(&table)?;
         if let Some(next_ms) = next_ms {
-            session.output.cut(shown, &self.fix(next_ms))?;
+            session.output.cut(shown, More::Certain, &self.fix(next_ms))?;
         }
         tally.end()
     }

@@ -1,7 +1,5 @@
 //! Finding single messages.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use clap::Args;
 use client::{Client, KeyKind, KeyQuery, MESSAGES_OF_KEY_MAX};
@@ -12,6 +10,7 @@ use serde_json::Value;
 
 use super::{Session, message};
 use crate::failure::{Exit, Failure};
+use crate::output::More;
 use crate::table::Table;
 
 #[derive(Debug, Args)]
@@ -99,10 +98,10 @@ impl QueryByKey {
             ]);
         }
         session.output.table(&table)?;
-        if let Some(before_ms) = self.left_out(&session.client, &query, &bodies).await? {
+        if let Some(before_ms) = self.may_be_cut_at(&bodies) {
             let fix =
                 format!("a broker gives its newest {MESSAGES_OF_KEY_MAX} at most; -e {before_ms} shows older ones");
-            session.output.cut(records.len() as u64, &fix)?;
+            session.output.cut(records.len() as u64, More::Possible, &fix)?;
         }
         Ok(())
     }
@@ -111,22 +110,15 @@ impl QueryByKey {
         record.topic() == self.topic && properties::keys(record.properties()).any(|key| key == self.key)
     }
 
-    /// Whether brokers have more than they gave: the time up to which those are. An answer with as many as a broker gives
-    /// does not tell by itself.
-    async fn left_out(&self, client: &Client, query: &KeyQuery, bodies: &[Bytes]) -> Result<Option<i64>, Failure> {
-        let full = usize::try_from(query.count_max.min(MESSAGES_OF_KEY_MAX)).unwrap_or(0);
-        let oldest_ms = |body: &Bytes| {
+    /// When an answer has as many messages as a broker gives: the time of its oldest one.
+    fn may_be_cut_at(&self, bodies: &[Bytes]) -> Option<i64> {
+        let count_max = usize::try_from(self.count_max.min(MESSAGES_OF_KEY_MAX)).unwrap_or(0);
+        let oldest_of_full = |body: &Bytes| {
             let times: Vec<i64> =
                 Records::new(body).filter_map(Result::ok).map(|record| record.store_timestamp_ms()).collect();
-            if times.len() < full { None } else { times.into_iter().min() }
+            if times.len() < count_max { None } else { times.into_iter().min() }
         };
-        let Some(before_ms) = bodies.iter().filter_map(oldest_ms).max() else { return Ok(None) };
-        let older = KeyQuery { count_max: MESSAGES_OF_KEY_MAX, end_ms: before_ms, ..query.clone() };
-        let older = client.query_key(&older).await?;
-        let shown: BTreeSet<String> =
-            matching(bodies, |record| self.has(record)).iter().map(message::offset_id).collect();
-        let has_more = matching(&older, |record| self.has(record) && !shown.contains(&message::offset_id(record)));
-        Ok((!has_more.is_empty()).then_some(before_ms))
+        bodies.iter().filter_map(oldest_of_full).max()
     }
 }
 
