@@ -175,7 +175,7 @@ impl Parser<'_> {
         let token = if negated { self.take()? } else { token };
         match token.word {
             Word::Keyword(Keyword::Between) => self.between(left, negated),
-            Word::Keyword(Keyword::In) => self.list(left, negated),
+            Word::Keyword(Keyword::In) => self.list(&left, negated),
             Word::Keyword(Keyword::Search(search)) => {
                 let text = self.text_literal()?;
                 let (start, depth) = (left.start, left.depth);
@@ -213,8 +213,8 @@ impl Parser<'_> {
         self.deeper(start, depth, Expression::Between { negated, value, low, high })
     }
 
-    fn list(&mut self, left: Part, negated: bool) -> Result<Part, FilterError> {
-        let Expression::Property(property) = left.expression else {
+    fn list(&mut self, left: &Part, negated: bool) -> Result<Part, FilterError> {
+        let Expression::Property(property) = &left.expression else {
             return Err(self.error(left.start, "only a property can be looked for with IN"));
         };
         self.expect(&Word::Open, "\"(\" and a list of texts")?;
@@ -223,7 +223,7 @@ impl Parser<'_> {
             texts.push(self.text_literal()?);
         }
         self.expect(&Word::Close, "\",\" or \")\"")?;
-        self.deeper(left.start, 1, Expression::In { negated, property, texts })
+        self.deeper(left.start, 1, Expression::In { negated, property: *property, texts })
     }
 
     /// Refuses what has no order: texts, truths and conditions.
