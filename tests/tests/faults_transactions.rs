@@ -9,8 +9,7 @@ use harness::frame::Frame;
 use harness::process::Dev;
 use harness::record::decode_all;
 use harness::request::{
-    self, CODE_OK, CODE_SYSTEM_ERROR, MAX_OFFSET, Queue, await_count, create_topic, heartbeat, offset_of, read_queue,
-    send,
+    self, CODE_SYSTEM_ERROR, MAX_OFFSET, Queue, await_count, create_topic, heartbeat, offset_of, read_queue, send,
 };
 use harness::target::{TARGET_VARIABLE, Target};
 use harness::transaction::{CHECK_TRANSACTION, COMMIT, Half, ROLLBACK, half};
