@@ -93,6 +93,11 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("popFromRetryProbabilityForPriority", Kind::Whole { min: 0, max: 100, unit: "%" }, "0", Live, "the same for pops of topics whose queues are priorities"),
     Key::acting("priorityOrderAsc", Kind::Flag, "true", Live, "a higher number is a higher priority"),
 
+    // Light queues.
+    Key::acting("enableLmq", Kind::Flag, "false", Live, "topics named %LMQ%… make themselves and are told to no nameserver"),
+    Key::acting("enableMultiDispatch", Kind::Flag, "false", Live, "with enableLmq: put a message into all such topics that it names"),
+    Key::acting("maxLmqConsumeQueueNum", Kind::Whole { min: 0, max: 1 << 20, unit: "" }, "20000", Live, "such topics; beyond it a message or a pull that would make one is refused"),
+
     // Messages.
     Key::acting("maxMessageSize", BODY, "", Live, "largest body of a message")
         .derived("4194304, or what a smaller segment holds", message_bytes_max).important(),

@@ -18,6 +18,7 @@ pub struct Config {
     pub topics: Topics,
     pub consumers: Consumers,
     pub messages: Messages,
+    pub light_queues: LightQueues,
     pub delays: Delays,
     pub transactions: Transactions,
     pub pop: Pop,
@@ -97,6 +98,16 @@ pub struct Messages {
     pub reject_transactions: bool,
     /// Replies to requests are stored too.
     pub store_replies: bool,
+}
+
+/// Topics of one queue that make themselves, and that one message can be put into many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LightQueues {
+    pub enabled: bool,
+    /// Messages name some in a property.
+    pub dispatch: bool,
+    /// Beyond it nothing is done that would make one more.
+    pub count_max: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +286,11 @@ impl Config {
                 accept_sends_from: millis(settings, "startAcceptSendRequestTimeStamp"),
                 reject_transactions: settings.flag("rejectTransactionMessage"),
                 store_replies: settings.flag("storeReplyMessageEnable"),
+            },
+            light_queues: LightQueues {
+                enabled: settings.flag("enableLmq"),
+                dispatch: settings.flag("enableLmq") && settings.flag("enableMultiDispatch"),
+                count_max: settings.value("maxLmqConsumeQueueNum"),
             },
             transactions: Transactions {
                 immune_time: millis(settings, "transactionTimeOut"),

@@ -1,6 +1,7 @@
 //! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
 
 mod half;
+mod light;
 mod plain;
 mod properties;
 mod put;
@@ -192,6 +193,7 @@ async fn store_one(
     let due = due(core, &known)?;
     let mut made = None;
     let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
+    let properties = light::dispatched(core, header, &known, due, properties, request).await?;
     let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
     let ticket = put(core, topic, &draft, due, known.waits_for_flush).await?;
     let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));

@@ -2,9 +2,9 @@
 
 use remoting::code::ResponseCode;
 use remoting::properties::{
-    self, CLUSTER, DELAY_LEVEL, MSG_REGION, NAME_END, POP_CHECKPOINT, PRIORITY, PROPERTIES_BYTES_MAX, SHARDING_KEY,
-    TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TRACE_ON, TRANSACTION_PREPARED,
-    UNIQUE_KEY, VALUE_END, WAIT_STORE,
+    self, CLUSTER, DELAY_LEVEL, INNER_MULTI_DISPATCH, MSG_REGION, NAME_END, POP_CHECKPOINT, PRIORITY,
+    PROPERTIES_BYTES_MAX, SHARDING_KEY, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS,
+    TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY, VALUE_END, WAIT_STORE,
 };
 
 use crate::call::Refusal;
@@ -18,6 +18,8 @@ pub(crate) struct Known<'a> {
     pub(crate) is_transaction: bool,
     /// False when the sender does not want to wait for the flush.
     pub(crate) waits_for_flush: bool,
+    /// Light queues that the message is to go into as well, joined by commas.
+    pub(crate) light_queues: Option<&'a str>,
     /// Where the sender gave a priority. Below 0 it means nothing.
     asked_priority: Option<i32>,
     is_sharded: bool,
@@ -72,6 +74,7 @@ impl<'a> Known<'a> {
             TRANSACTION_PREPARED => self.is_transaction = value == "true",
             POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER => self.is_unclean = true,
             SHARDING_KEY => self.is_sharded = true,
+            INNER_MULTI_DISPATCH => self.light_queues = Some(value),
             PRIORITY => self.asked_priority = value.parse().ok(),
             _ => {}
         }
