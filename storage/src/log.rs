@@ -106,7 +106,8 @@ pub struct Log {
     written_more: Notify,
     prepare_wanted: Notify,
     frontier_moved: Notify,
-    memory_wanted: Notify,
+    slab_wanted: Notify,
+    pages_wanted: Notify,
     flush_wanted: Notify,
     flush_due: Cell<bool>,
     cut_wanted: Notify,
@@ -226,7 +227,8 @@ impl Log {
             written_more: Notify::new(),
             prepare_wanted: Notify::new(),
             frontier_moved: Notify::new(),
-            memory_wanted: Notify::new(),
+            slab_wanted: Notify::new(),
+            pages_wanted: Notify::new(),
             flush_wanted: Notify::new(),
             flush_due: Cell::new(false),
             cut_wanted: Notify::new(),
@@ -272,7 +274,9 @@ impl Log {
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.prepare_on().await });
         let log = self.clone();
-        self.start(runtime::spawn_background, async move { log.ready_memory_on().await });
+        self.start(runtime::spawn, async move { log.ready_slabs_on().await });
+        let log = self.clone();
+        self.start(runtime::spawn, async move { log.ready_pages_on().await });
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.cut_on().await });
         let log = self.clone();

@@ -100,9 +100,7 @@ impl Log {
 
     fn was_appended(&self) {
         self.appended_more.notify();
-        if self.wants_memory() {
-            self.memory_wanted.notify();
-        }
+        self.ask_for_memory();
         if self.tail_file.borrow().is_some() {
             self.marks_advanced();
         }
