@@ -19,9 +19,7 @@ mod scan;
 mod store;
 
 pub use error::{AppendError, StorageError};
-pub use log::{
-    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, MarkCall, OldSegment, Ticket, VisibleRecord,
-};
+pub use log::{DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, OldSegment, Ticket, VisibleRecord};
 pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};

@@ -36,7 +36,7 @@ pub use dispatch::VisibleRecord;
 pub use lookup::KeyMatch;
 pub use retire::{DroppedSegments, FreedSpace, OldSegment};
 pub use stats::LogStats;
-pub use watermarks::{Mark, MarkCall};
+pub use watermarks::Mark;
 
 use crate::boot::Boot;
 use crate::checkpoint::Checkpoint;
