@@ -18,7 +18,7 @@ mod recovery;
 mod scan;
 mod store;
 
-pub use error::{AppendError, StorageError};
+pub use error::{AppendError, BusyCause, StorageError};
 pub use log::{
     DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, MarkCall, OldSegment, Ticket, VisibleRecord,
 };

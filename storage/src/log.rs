@@ -22,6 +22,7 @@ mod watermarks;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::rc::Rc;
 
 use base::{LogId, LogOffset, QueueId};
@@ -71,6 +72,8 @@ pub struct Log {
 
     /// Blocks in front of it were written once and hold no remains.
     prepared: Cell<u64>,
+    /// What lies in front of it has its space on the disk.
+    space_limit: Cell<u64>,
     full: RefCell<Option<FullDisk>>,
 
     /// Under asynchronous flushes, where the file system has it: records are safe before they are written.
@@ -104,6 +107,8 @@ pub struct Log {
     written_more: Notify,
     prepare_wanted: Notify,
     frontier_moved: Notify,
+    space_changed: Notify,
+    segment_wanted: Notify,
     flush_wanted: Notify,
     flush_due: Cell<bool>,
     cut_wanted: Notify,
@@ -146,6 +151,7 @@ impl Log {
         };
         let log = Rc::new(Log::from_recovered(folders, id, options, ring, recovered)?);
         log.open_tail_file().await?;
+        log.reserve_first().await?;
         let min = log.min_offset();
         let queues = log.queues.borrow().sorted();
         for queue in queues {
@@ -199,6 +205,7 @@ impl Log {
             store_ms_last: Cell::new(store_ms_last),
             opened_end: end,
             prepared: Cell::new(end.next_multiple_of(BLOCK_BYTES as u64)),
+            space_limit: Cell::new(end),
             full: RefCell::default(),
             tail_file: RefCell::default(),
             unwritten_ends: RefCell::default(),
@@ -223,6 +230,8 @@ impl Log {
             written_more: Notify::new(),
             prepare_wanted: Notify::new(),
             frontier_moved: Notify::new(),
+            space_changed: Notify::new(),
+            segment_wanted: Notify::new(),
             flush_wanted: Notify::new(),
             flush_due: Cell::new(false),
             cut_wanted: Notify::new(),
@@ -280,6 +289,11 @@ impl Log {
 
     pub fn id(&self) -> LogId {
         self.id
+    }
+
+    /// The folder of the log's segments.
+    pub fn folder(&self) -> &Path {
+        &self.folders.commit_log
     }
 
     pub fn flush_policy(&self) -> FlushPolicy {
@@ -345,6 +359,7 @@ impl Log {
         self.failed.notify();
         self.written_more.notify();
         self.frontier_moved.notify();
+        self.space_changed.notify();
     }
 }
 

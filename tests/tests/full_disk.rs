@@ -29,6 +29,8 @@ const IN_FLIGHT: usize = 32;
 /// So soon sends must be taken again when there is space.
 const RESUMED_WITHIN: Duration = Duration::from_secs(10);
 const REFUSED_WITHIN: Duration = Duration::from_secs(240);
+/// So soon each send is answered, also the last ones that a disk has room for.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A mounted file system.
 struct Mounted {
@@ -101,15 +103,10 @@ fn send_until_refused(dev: &Dev, topic: &str, numbers: &mut std::ops::RangeFrom<
             .iter()
             .map(|number| connection.send(&send(&Queue::new(topic, number % QUEUES), body(*number), "")).expect("sent"))
             .collect();
-        let mut refusal = None;
+        let (mut refusal, sent) = (None, Instant::now());
         for _ in &batch {
-            // What was accepted just before the disk was full is answered when there is room again.
-            let answer = match connection.receive() {
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    return (acknowledged, send_one(dev, topic, numbers.next().expect("numbers do not end")));
-                }
-                answer => answer.expect("answered"),
-            };
+            let answer = connection.receive().expect("answered");
+            assert!(sent.elapsed() < ANSWERED_WITHIN, "answered after {:?}: {}", sent.elapsed(), answer.remark);
             let at = opaques.iter().position(|opaque| *opaque == answer.opaque).expect("of this batch");
             match answer.code {
                 CODE_OK => acknowledged.push(batch[at]),

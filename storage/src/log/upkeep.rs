@@ -215,7 +215,7 @@ impl Log {
             if let Some(error) = self.marks.failure() {
                 return Err(error);
             }
-            if self.full.borrow().is_some() && end > self.prepared.get() {
+            if self.full.borrow().is_some() && end > self.space_limit.get() {
                 let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
                 return Err(StorageError::io("write the end of", &self.folders.commit_log, full));
             }
@@ -234,6 +234,7 @@ impl Log {
             self.flush_wanted.notify();
             self.prepare_wanted.notify();
             self.frontier_moved.notify();
+            self.segment_wanted.notify();
             self.cut_wanted.notify();
             self.extents.damage_found.notify();
             self.end_wanted.notify();
