@@ -107,9 +107,10 @@ pub fn run(launch: Launch) -> Result<(), BrokerError> {
     let cores = config.machine.cores.unwrap_or_else(runtime::process::cpu_count);
     let store = Store::open(StoreOptions {
         root: config.store.root.clone(),
-        commit_log_root: config.store.commit_log.clone(),
+        commit_log_roots: config.store.commit_logs.clone(),
         logs: config.machine.logs,
-        logs_if_new: cores,
+        // Each disk is to be used.
+        logs_if_new: cores.max(config.store.commit_logs.len() as u16),
     })?;
     for warning in store.warnings() {
         crate::log::warn(format_args!("{warning}"));

@@ -6,7 +6,7 @@
 //! ROOT/abort                 there while the store is in use: a stop in order removes it
 //! ROOT/ballast               space for starts, stops and cleaning on a full disk
 //! ROOT/config/*.json         tables of whoever uses the store
-//! ROOT/log-NN/               one log; its segments in commitlog/, or in the same folder under another root
+//! ROOT/log-NN/               one log; its segments in commitlog/, or in the same folder under one of several others
 //! ```
 
 use std::fs;
@@ -30,8 +30,9 @@ const LOGS_MAX: u16 = 1 << 15;
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     pub root: PathBuf,
-    /// Where the segments lie, if not under the root: each log in its own folder there.
-    pub commit_log_root: Option<PathBuf>,
+    /// Where the segments lie, at least one folder; each log stays in the one that it was made in. `ROOT/commitlog` means
+    /// the log's own folder under the root.
+    pub commit_log_roots: Vec<PathBuf>,
     /// How many logs are asked for. `None`: as many as the store has.
     pub logs: Option<u16>,
     /// How many logs a new store gets if none are asked for.
@@ -47,6 +48,8 @@ pub enum StoreWarning {
     NotStopped,
     /// A file was damaged or missing, and its copy had the same.
     Restored { file: PathBuf },
+    /// A folder for segments that no log was made in.
+    NoLogIn { folder: PathBuf, logs: u16 },
 }
 
 impl std::fmt::Display for StoreWarning {
@@ -61,6 +64,12 @@ impl std::fmt::Display for StoreWarning {
             StoreWarning::Restored { file } => {
                 write!(out, "{} was damaged or missing: it was made anew from its copy", file.display())
             }
+            StoreWarning::NoLogIn { folder, logs } => write!(
+                out,
+                "no log lies in {}: the store has {logs} logs, and each stays in the folder of storePathCommitLog that it \
+                 was made in",
+                folder.display()
+            ),
             StoreWarning::NotStopped => write!(out, "the store was not stopped in order the last time: recovering"),
         }
     }
@@ -76,8 +85,8 @@ struct StoreTable {
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
-    commit_log_root: Option<PathBuf>,
-    logs: u16,
+    /// Of each log, the folder of its segments.
+    commit_logs: Vec<PathBuf>,
     warnings: Vec<StoreWarning>,
     ballast: Ballast,
     _lock: FileLock,
@@ -89,7 +98,7 @@ impl Store {
     /// # Errors
     /// When another process uses it, it has another number of logs or a newer format, or the folder cannot be used.
     pub fn open(options: StoreOptions) -> Result<Store, StorageError> {
-        let StoreOptions { root, commit_log_root, logs, logs_if_new } = options;
+        let StoreOptions { root, commit_log_roots: roots, logs, logs_if_new } = options;
         disk::make_folder(&root)?;
         let lock_path = root.join("lock");
         let lock = FileLock::try_take(&lock_path).context("lock", &lock_path)?;
@@ -97,11 +106,18 @@ impl Store {
         let ballast = Ballast::of(&root);
         ballast.give_back_if_full().context("look for space in", &root)?;
         let mut warnings = Vec::new();
-        let logs = settle_logs(&root, logs, logs_if_new, &mut warnings)?;
-        let segments_root = commit_log_root.as_deref().unwrap_or(&root);
-        disk::make_folder(segments_root)?;
-        if !takes_direct_io(segments_root)? {
-            warnings.push(StoreWarning::NoDirectIo { folder: segments_root.to_owned() });
+        let places = Places { root: &root, roots: &roots };
+        let logs = settle_logs(places, logs, logs_if_new, &mut warnings)?;
+        let commit_logs = (0..logs).map(|log| places.find(LogId(log))).collect::<Result<Vec<_>, _>>()?;
+        for folder in &roots {
+            if !commit_logs.iter().any(|place| place.starts_with(places.probed(folder))) {
+                warnings.push(StoreWarning::NoLogIn { folder: folder.clone(), logs });
+            }
+            let folder = places.probed(folder);
+            disk::make_folder(folder)?;
+            if !takes_direct_io(folder)? {
+                warnings.push(StoreWarning::NoDirectIo { folder: folder.to_owned() });
+            }
         }
         let abort = root.join("abort");
         if abort.exists() {
@@ -111,7 +127,7 @@ impl Store {
         }
         disk::make_folder(&root.join("config"))?;
         ballast.keep_if_room().context("reserve space in", &root)?;
-        Ok(Store { root, commit_log_root, logs, warnings, ballast, _lock: lock })
+        Ok(Store { root, commit_logs, warnings, ballast, _lock: lock })
     }
 
     pub fn root(&self) -> &Path {
@@ -119,7 +135,7 @@ impl Store {
     }
 
     pub fn logs(&self) -> u16 {
-        self.logs
+        self.commit_logs.len() as u16
     }
 
     pub fn warnings(&self) -> &[StoreWarning] {
@@ -136,13 +152,8 @@ impl Store {
     }
 
     pub fn log_folders(&self, log: LogId) -> LogFolders {
-        assert!(log.0 < self.logs, "log {log} of {}", self.logs);
-        let folder = log_folder(&self.root, log);
-        let commit_log = match &self.commit_log_root {
-            Some(other) => log_folder(other, log),
-            None => folder.join("commitlog"),
-        };
-        LogFolders { log: folder, commit_log }
+        assert!(log.0 < self.logs(), "log {log} of {}", self.logs());
+        LogFolders { log: log_folder(&self.root, log), commit_log: self.commit_logs[usize::from(log.0)].clone() }
     }
 
     /// Notes that all logs were stopped in order. The lock is held until the store is dropped. Blocks.
@@ -155,12 +166,72 @@ fn log_folder(root: &Path, log: LogId) -> PathBuf {
     root.join(format!("log-{:02}", log.0))
 }
 
+/// The folders that may hold segments.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    root: &'a Path,
+    roots: &'a [PathBuf],
+}
+
+impl<'a> Places<'a> {
+    fn place(&self, folder: &Path, log: LogId) -> PathBuf {
+        if folder == self.root.join("commitlog") {
+            log_folder(self.root, log).join("commitlog")
+        } else {
+            log_folder(folder, log)
+        }
+    }
+
+    /// A folder that lies on the same disk as the segments, and above them.
+    fn probed(&self, folder: &'a Path) -> &'a Path {
+        if folder == self.root.join("commitlog") { self.root } else { folder }
+    }
+
+    /// Where a log's segments are, or would be if there is one folder only.
+    ///
+    /// # Errors
+    /// When none of several folders has the log, or two have it.
+    fn find(&self, log: LogId) -> Result<PathBuf, StorageError> {
+        let [first, others @ ..] = self.roots else { panic!("a store has a folder for its segments") };
+        if others.is_empty() {
+            return Ok(self.place(first, log));
+        }
+        if let Some(folder) = self.roots.iter().find(|folder| *folder == self.root) {
+            let what = format!(
+                "of several folders of storePathCommitLog none may be storePathRootDir: write {} instead",
+                folder.join("commitlog").display()
+            );
+            return Err(StorageError::Options { what });
+        }
+        let mut found = self.roots.iter().map(|folder| self.place(folder, log)).filter(|place| place.exists());
+        let Some(place) = found.next() else {
+            let what = "no folder of storePathCommitLog has this log: is its disk mounted? Put it back; an empty folder in \
+                        its place is an empty log";
+            let file = self.new_place(log);
+            return Err(StorageError::Damaged { file, offset: None, what: what.to_owned() });
+        };
+        match found.next() {
+            None => Ok(place),
+            Some(file) => {
+                let what = format!("{} is there as well: move the one away that is another store's", place.display());
+                Err(StorageError::Damaged { file, offset: None, what })
+            }
+        }
+    }
+
+    /// The folders take the logs in turn.
+    fn new_place(&self, log: LogId) -> PathBuf {
+        self.place(&self.roots[usize::from(log.0) % self.roots.len()], log)
+    }
+}
+
 fn settle_logs(
-    root: &Path,
+    places: Places<'_>,
     wanted: Option<u16>,
     if_new: u16,
     warnings: &mut Vec<StoreWarning>,
 ) -> Result<u16, StorageError> {
+    let root = places.root;
     let path = root.join("store.json");
     if let Some(stored) = read_twice_written(&path)? {
         if stored.fell_back {
@@ -201,8 +272,11 @@ fn settle_logs(
     let table = StoreTable { format_version: FORMAT_VERSION, logs };
     let text = serde_json::to_string(&table).expect("two numbers can be written");
     // In front of the table, so that a folder which is missing later was taken away.
-    for log in 0..logs {
-        disk::make_folder(&log_folder(root, LogId(log)))?;
+    for log in (0..logs).map(LogId) {
+        disk::make_folder(&log_folder(root, log))?;
+        if places.roots.len() > 1 && places.find(log).is_err() {
+            disk::make_folder(&places.new_place(log))?;
+        }
     }
     for generation in [1, 2] {
         table_file::write(&path, generation, &text).context("write", &path)?;
@@ -244,7 +318,37 @@ mod tests {
     use runtime::file::TempFolder;
 
     fn options(root: &Path, logs: Option<u16>) -> StoreOptions {
-        StoreOptions { root: root.to_owned(), commit_log_root: None, logs, logs_if_new: 2 }
+        StoreOptions { root: root.to_owned(), commit_log_roots: vec![root.join("commitlog")], logs, logs_if_new: 2 }
+    }
+
+    #[test]
+    fn logs_are_spread_over_several_folders_and_found_in_any_order() {
+        let folder = TempFolder::new("store");
+        let root = folder.path().join("s");
+        let [a, b, c] = ["a", "b", "c"].map(|name| folder.path().join(name));
+        let open = |roots: &[&PathBuf]| {
+            let commit_log_roots = roots.iter().map(|root| (*root).clone()).collect();
+            Store::open(StoreOptions { commit_log_roots, ..options(&root, None) })
+        };
+        let below = root.join("commitlog");
+        let store =
+            Store::open(StoreOptions { commit_log_roots: vec![a.clone(), below.clone()], ..options(&root, Some(3)) })
+                .expect("made");
+        let expected = [a.join("log-00"), root.join("log-01/commitlog"), a.join("log-02")];
+        let places = |store: &Store| [0, 1, 2].map(|log| store.log_folders(LogId(log)).commit_log);
+        assert_eq!(places(&store), expected);
+        drop(store);
+        let store = open(&[&below, &c, &a]).expect("in another order, and with one more");
+        assert_eq!(places(&store), expected);
+        assert!(store.warnings().contains(&StoreWarning::NoLogIn { folder: c.clone(), logs: 3 }));
+        drop(store);
+        let error = open(&[&below, &b]).expect_err("a is left out").to_string();
+        assert!(error.contains("b/log-00 is damaged: no folder of storePathCommitLog has this log"), "{error}");
+        fs::create_dir_all(b.join("log-02")).expect("another store's");
+        let error = open(&[&below, &b, &a]).expect_err("twice").to_string();
+        assert!(error.contains("a/log-02 is damaged: ") && error.contains("b/log-02 is there as well"), "{error}");
+        let error = open(&[&root, &a]).expect_err("the root").to_string();
+        assert!(error.contains("none may be storePathRootDir: write"), "{error}");
     }
 
     #[test]

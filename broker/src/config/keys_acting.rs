@@ -108,7 +108,7 @@ pub(super) const KEYS: &[Key] = &[
 
     // Storage.
     Key::acting("storePathRootDir", Kind::Folder, "", Restart, "folder of everything that is stored").derived("HOME/store", store_root).refused().important(),
-    Key::acting("storePathCommitLog", Kind::Folder, "", Restart, "folder of the messages, if elsewhere")
+    Key::acting("storePathCommitLog", Kind::Folders, "", Restart, "folders of the messages, if elsewhere; several share the logs")
         .derived("storePathRootDir/commitlog", commit_log_folder).refused(),
     Key::acting("mappedFileSizeCommitLog", SEGMENT, "1073741824", Restart, "bytes of one segment of a log").also(&["mapedFileSizeCommitLog"]),
     Key::acting("flushDiskType", Kind::Choice(&["SYNC_FLUSH", "ASYNC_FLUSH"]), "SYNC_FLUSH", Restart,

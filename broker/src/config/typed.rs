@@ -142,8 +142,8 @@ pub struct Delays {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     pub root: PathBuf,
-    /// Where segments lie when not below `root`.
-    pub commit_log: Option<PathBuf>,
+    /// Where segments lie, at least one folder. `root/commitlog` is the usual one.
+    pub commit_logs: Vec<PathBuf>,
     /// A multiple of 4096, at least 1 MiB, and large enough for the largest message.
     pub segment_bytes: u64,
     pub flush: FlushDiskType,
@@ -354,11 +354,9 @@ fn delays_of(settings: &Settings) -> Delays {
 
 fn store_of(settings: &Settings) -> Store {
     let root = settings.text("storePathRootDir");
-    let commit_log = PathBuf::from(settings.text("storePathCommitLog"));
-    let below_root = commit_log == PathBuf::from(&root).join("commitlog");
     Store {
         root: PathBuf::from(root),
-        commit_log: (!below_root).then_some(commit_log),
+        commit_logs: settings.text("storePathCommitLog").split(',').map(PathBuf::from).collect(),
         segment_bytes: settings.value("mappedFileSizeCommitLog"),
         flush: if settings.text("flushDiskType") == "SYNC_FLUSH" { FlushDiskType::Sync } else { FlushDiskType::Async },
         flush_interval: millis(settings, "flushIntervalCommitLog"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use base::Millis;
@@ -42,13 +43,13 @@ pub(crate) async fn runtime_info(core: Rc<Core>, _request: Request) -> Outcome {
     let config = core.config();
     let counted = stats::gather(&core).await;
     let logs = log_totals(&core).await;
-    let folder = retention::messages_folder(&config).to_owned();
-    let space = runtime::blocking(move || runtime::file::space(&folder)).await.ok();
+    let folders = retention::messages_folders(&config);
+    let spaces = runtime::blocking(move || spaces(folders)).await;
     let mut table = Table::default();
     identity(&mut table, &core, &config);
     counts(&mut table, &counted);
     log_state(&mut table, &logs);
-    disk(&mut table, &config, space);
+    disk(&mut table, &spaces);
     queues_of_threads(&mut table);
     timers(&mut table);
     let inconsistencies = core.on_each(|core| async move { core.groups.inconsistencies() }).await;
@@ -184,14 +185,27 @@ fn log_state(table: &mut Table, logs: &LogTotals) {
     table.put("pageCacheLockTimeMills", 0);
 }
 
-fn disk(table: &mut Table, config: &Config, space: Option<Space>) {
-    let path = retention::messages_folder(config);
-    let (total, free) = space.map_or((0, 0), |space| (space.bytes_total, space.bytes_available));
-    let ratio = space.map_or(0.0, |space| f64::from(retention::used_percent(space)) / 100.0);
+/// The space on the disk of each folder for messages. A folder that nothing was put in may not be there, while the one
+/// above it is. Blocks.
+fn spaces(folders: Vec<PathBuf>) -> Vec<(PathBuf, Option<Space>)> {
+    let space = |folder: &PathBuf| folder.ancestors().find_map(|folder| runtime::file::space(folder).ok());
+    folders.into_iter().map(|folder| (folder.clone(), space(&folder))).collect()
+}
+
+/// Of several disks tools are told the emptiest one's filling, as RocketMQ does, beside each one's own.
+fn disk(table: &mut Table, spaces: &[(PathBuf, Option<Space>)]) {
+    let known = || spaces.iter().filter_map(|(_, space)| *space);
+    let (total, free) = known().fold((0, 0), |(total, free), space| {
+        (total + space.bytes_total, free + space.bytes_available)
+    });
+    let ratio = |space: Space| f64::from(retention::used_percent(space)) / 100.0;
     table.put("commitLogDirCapacity", format!("Total : {}, Free : {}.", bytes_text(total), bytes_text(free)));
-    table.put("commitLogDiskRatio", ratio);
-    table.put(format!("commitLogDiskRatio_{}", path.display()), ratio);
-    table.put("consumeQueueDiskRatio", ratio);
+    let emptiest = known().map(ratio).reduce(f64::min).unwrap_or(0.0);
+    table.put("commitLogDiskRatio", emptiest);
+    for (folder, space) in spaces {
+        table.put(format!("commitLogDiskRatio_{}", folder.display()), space.map_or(-1.0, ratio));
+    }
+    table.put("consumeQueueDiskRatio", emptiest);
 }
 
 /// Requests wait in no queue for a thread: their connections stop being read instead. So sizes and waiting times are
