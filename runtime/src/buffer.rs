@@ -86,6 +86,15 @@ impl SlabWriter {
         Ok(SlabWriter { slab: Arc::new(Slab::allocate(bytes)?), filled: 0 })
     }
 
+    /// As [`SlabWriter::allocate`], with its memory behind it: filling it waits for nothing. Blocks.
+    pub fn allocate_ready(bytes: usize) -> io::Result<SlabWriter> {
+        let writer = SlabWriter::allocate(bytes)?;
+        let start = writer.slab.start.as_ptr().cast();
+        // SAFETY: the range is the mapping just made. Where the kernel refuses, filling it waits.
+        unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
+        Ok(writer)
+    }
+
     /// Fills a used slab again, if nobody else still holds a part of it.
     pub fn reuse(slab: SlabSlice) -> Option<SlabWriter> {
         let SlabSlice { slab, .. } = slab;

@@ -3,6 +3,7 @@
 //! Lives on the core that opened it. Records get their offsets when they are appended; `commit` writes them; `dispatch`
 //! makes them visible; `read` and `lookup` find them again; `upkeep` derives extents and keeps marks on disk.
 
+mod ahead;
 mod append;
 mod commit;
 mod dispatch;
@@ -24,6 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{LogId, LogOffset, QueueId};
 use runtime::buffer::BLOCK_BYTES;
@@ -109,6 +111,7 @@ pub struct Log {
     frontier_moved: Notify,
     space_changed: Notify,
     segment_wanted: Notify,
+    memory_wanted: Notify,
     flush_wanted: Notify,
     flush_due: Cell<bool>,
     cut_wanted: Notify,
@@ -177,7 +180,7 @@ impl Log {
         for loaded in extents {
             load_extent(&shared, &mut queues, loaded);
         }
-        let mut index = ActiveIndex { keys: active.keys, ..ActiveIndex::default() };
+        let mut index = ActiveIndex { keys: Arc::unwrap_or_clone(active.keys), ..ActiveIndex::default() };
         for run in active.runs {
             index.records += run.entries.len();
             queues.find_or_make(&run.topic, run.queue_id).load_run(LoadedRun {
@@ -232,6 +235,7 @@ impl Log {
             frontier_moved: Notify::new(),
             space_changed: Notify::new(),
             segment_wanted: Notify::new(),
+            memory_wanted: Notify::new(),
             flush_wanted: Notify::new(),
             flush_due: Cell::new(false),
             cut_wanted: Notify::new(),
@@ -276,6 +280,8 @@ impl Log {
         self.start(runtime::spawn, async move { log.keep_marks().await });
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.prepare_on().await });
+        let log = self.clone();
+        self.start(runtime::spawn_background, async move { log.ready_memory_on().await });
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.cut_on().await });
         let log = self.clone();

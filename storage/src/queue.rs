@@ -5,6 +5,7 @@
 //! between two runs: readers pass over them, and no message ever changes its offset.
 
 mod active_index;
+mod chunks;
 mod entry;
 pub(crate) mod extent;
 pub(crate) mod extent_file;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use base::{LogOffset, QueueId, QueueOffset};
 
 pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder};
+pub(crate) use chunks::Chunks;
 pub use entry::{Entry, key_hash};
 pub(crate) use entry::{Indexed, KeyEntry};
 pub(crate) use extent::{Extent, Extents};
@@ -52,7 +54,7 @@ struct Run {
     count: u64,
     /// Where the record of the first lies.
     log_offset_first: LogOffset,
-    memory: Option<Arc<Vec<Entry>>>,
+    memory: Option<Arc<Chunks<Entry>>>,
     stored: Option<StoredPlace>,
 }
 
@@ -179,7 +181,7 @@ impl Queue {
     }
 
     /// The frozen runs that lie in no extent yet.
-    pub(crate) fn unstored(&self) -> Vec<(u64, Arc<Vec<Entry>>)> {
+    pub(crate) fn unstored(&self) -> Vec<(u64, Arc<Chunks<Entry>>)> {
         let runs = self.runs.borrow();
         let unstored = runs.iter().filter(|run| run.stored.is_none());
         unstored.map(|run| (run.first, run.memory.clone().expect("a run lies in memory or in an extent"))).collect()
@@ -277,7 +279,7 @@ pub(crate) struct LoadedRun {
     pub(crate) first: u64,
     pub(crate) count: u64,
     pub(crate) log_offset_first: LogOffset,
-    pub(crate) memory: Option<Arc<Vec<Entry>>>,
+    pub(crate) memory: Option<Arc<Chunks<Entry>>>,
     pub(crate) extent: Option<(Rc<Extent>, u64)>,
 }
 

@@ -423,7 +423,7 @@ impl<'a> Rebuild<'a> {
     }
 
     fn store(&mut self, builder: IndexBuilder, limit: u64) -> Result<(), StorageError> {
-        let extent = store_extent(&self.folders.queues(), self.log, builder.finish(limit))?;
+        let extent = store_extent(&self.folders.queues(), self.log, &builder.finish(limit))?;
         self.extents.push(extent);
         self.report.extents_rebuilt += 1;
         Ok(())
@@ -440,13 +440,9 @@ impl<'a> Rebuild<'a> {
 }
 
 /// Writes an extent and opens it. Blocks.
-pub(crate) fn store_extent(
-    folder: &Path,
-    log: LogId,
-    mut content: ExtentContent,
-) -> Result<LoadedExtent, StorageError> {
+pub(crate) fn store_extent(folder: &Path, log: LogId, content: &ExtentContent) -> Result<LoadedExtent, StorageError> {
     let path = folder.join(disk::offset_name(content.start));
-    extent_file::write(&path, &mut content).context("write", &path)?;
+    extent_file::write(&path, content).context("write", &path)?;
     let (file, runs) = ExtentFile::open(&path, log).context("read back", &path)?;
     Ok(LoadedExtent { path, file, runs })
 }
@@ -466,7 +462,7 @@ pub(crate) fn rebuild_extent(
         }
         Ok(())
     })?;
-    store_extent(folder, log, builder.finish(limit))
+    store_extent(folder, log, &builder.finish(limit))
 }
 
 fn is_damage(error: &std::io::Error) -> bool {

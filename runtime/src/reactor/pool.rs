@@ -7,6 +7,8 @@ use std::task::{Poll, Waker};
 
 /// Calls that block at once. More wait their turn.
 const THREADS: usize = 8;
+/// Where a helper and a core want the same CPU, the core goes first.
+const NICENESS: libc::c_int = 10;
 
 type Call = Box<dyn FnOnce() + Send>;
 
@@ -24,6 +26,8 @@ static CALLS: LazyLock<Sender<Call>> = LazyLock::new(|| {
 });
 
 fn work(calls: &Mutex<Receiver<Call>>) {
+    // SAFETY: a plain call about this thread. Where it is refused, all threads are equal.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
     loop {
         let call = calls.lock().expect("nobody panics while waiting for a call").recv();
         let Ok(call) = call else { return };

@@ -100,6 +100,9 @@ impl Log {
 
     fn was_appended(&self) {
         self.appended_more.notify();
+        if self.wants_memory() {
+            self.memory_wanted.notify();
+        }
         if self.tail_file.borrow().is_some() {
             self.marks_advanced();
         }

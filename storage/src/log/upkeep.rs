@@ -85,7 +85,7 @@ impl Log {
                 owners.push(queue.clone());
             }
         }
-        let outcome = self.store_cut(ExtentContent { log: self.id, start, limit, runs, keys: keys.to_vec() }).await;
+        let outcome = self.store_cut(ExtentContent { log: self.id, start, limit, runs, keys }).await;
         let loaded = match outcome {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -119,7 +119,7 @@ impl Log {
             runtime::clock::within(STOP_CHECK, reached).await.transpose()?;
         }
         let (folder, id) = (self.folders.queues(), self.id);
-        runtime::blocking(move || store_extent(&folder, id, content)).await
+        runtime::blocking(move || store_extent(&folder, id, &content)).await
     }
 
     /// The task that makes damaged extents anew.
@@ -235,6 +235,7 @@ impl Log {
             self.prepare_wanted.notify();
             self.frontier_moved.notify();
             self.segment_wanted.notify();
+            self.memory_wanted.notify();
             self.cut_wanted.notify();
             self.extents.damage_found.notify();
             self.end_wanted.notify();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::{LogId, LogOffset, QueueId};
 use remoting::record::RecordView;
 
+use super::chunks::Chunks;
 use super::entry::{Entry, Indexed, KeyEntry};
 use super::extent_file::{ContentRun, ExtentContent};
 
@@ -13,12 +14,12 @@ use super::extent_file::{ContentRun, ExtentContent};
 #[derive(Debug)]
 pub(crate) struct RunBuilder {
     pub(crate) first: u64,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Chunks<Entry>,
 }
 
 impl RunBuilder {
     pub(crate) fn new(first: u64) -> RunBuilder {
-        RunBuilder { first, entries: Vec::new() }
+        RunBuilder { first, entries: Chunks::default() }
     }
 
     pub(crate) fn limit(&self) -> u64 {
@@ -29,17 +30,17 @@ impl RunBuilder {
 /// The keys of the records that no extent holds yet. Searched from its end: cheap to fill, and bounded by an extent.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveIndex {
-    pub(crate) keys: Vec<KeyEntry>,
+    pub(crate) keys: Chunks<KeyEntry>,
     pub(crate) records: usize,
     /// The keys of the extent that is being written.
-    pub(crate) frozen: Option<Arc<Vec<KeyEntry>>>,
+    pub(crate) frozen: Option<Arc<Chunks<KeyEntry>>>,
 }
 
 impl ActiveIndex {
     /// All keys of a hash, oldest first.
     pub(crate) fn find(&self, hash: u64) -> Vec<KeyEntry> {
         let frozen = self.frozen.iter().flat_map(|keys| keys.iter());
-        frozen.chain(&self.keys).filter(|key| key.hash == hash).copied().collect()
+        frozen.chain(self.keys.iter()).filter(|key| key.hash == hash).copied().collect()
     }
 
     /// The extent could not be stored: its keys belong to the growing part again.
@@ -53,11 +54,11 @@ impl ActiveIndex {
     /// Store time of the oldest record that has a key, to the second.
     pub(crate) fn store_ms_first(&self) -> Option<u64> {
         let frozen = self.frozen.iter().flat_map(|keys| keys.iter());
-        frozen.chain(&self.keys).next().map(|key| u64::from(key.store_seconds) * 1000)
+        frozen.chain(self.keys.iter()).next().map(|key| u64::from(key.store_seconds) * 1000)
     }
 
     /// Begins the next stretch, and keeps the keys findable until their extent is there.
-    pub(crate) fn freeze(&mut self) -> Arc<Vec<KeyEntry>> {
+    pub(crate) fn freeze(&mut self) -> Arc<Chunks<KeyEntry>> {
         assert!(self.frozen.is_none(), "one extent is written at a time");
         let keys = Arc::new(std::mem::take(&mut self.keys));
         self.records = 0;
@@ -71,14 +72,14 @@ pub(crate) struct IndexBuilder {
     log: LogId,
     pub(crate) start: u64,
     runs: BTreeMap<(Arc<str>, u32), Vec<RunBuilder>>,
-    keys: Vec<KeyEntry>,
+    keys: Chunks<KeyEntry>,
     pub(crate) records: usize,
     scratch: String,
 }
 
 impl IndexBuilder {
     pub(crate) fn new(log: LogId, start: u64) -> IndexBuilder {
-        IndexBuilder { log, start, runs: BTreeMap::new(), keys: Vec::new(), records: 0, scratch: String::new() }
+        IndexBuilder { log, start, runs: BTreeMap::new(), keys: Chunks::default(), records: 0, scratch: String::new() }
     }
 
     pub(crate) fn push(&mut self, view: &RecordView<'_>, offset: LogOffset) {
@@ -97,7 +98,7 @@ impl IndexBuilder {
                 if last.is_some_and(|run| queue_offset < run.limit()) {
                     runs.clear();
                 }
-                runs.push(RunBuilder { first: queue_offset, entries: vec![entry] });
+                runs.push(RunBuilder { first: queue_offset, entries: [entry].into_iter().collect() });
             }
         }
         let keys = &mut self.keys;
@@ -118,6 +119,6 @@ impl IndexBuilder {
                 entries: Arc::new(run.entries),
             }));
         }
-        ExtentContent { log: self.log, start: self.start, limit, runs, keys: self.keys }
+        ExtentContent { log: self.log, start: self.start, limit, runs, keys: Arc::new(self.keys) }
     }
 }
