@@ -186,7 +186,7 @@ fn store_times_never_go_back_and_are_searched_exactly() {
     let folder = TempFolder::new("log");
     let folders = folders(&folder);
     runtime::run_here(async move {
-        let options = LogOptions { extent_records: 4, ..small(FlushPolicy::Async) };
+        let options = LogOptions { extent_bytes: 600, ..small(FlushPolicy::Async) };
         let (log, _) = open(&folders, &options).await;
         for number in 0..10 {
             append_at(&log, "T", 0, b"x", 10_000 + number * 1000).await;
