@@ -5,11 +5,13 @@
 
 mod ahead;
 mod append;
+mod cold_share;
 mod commit;
 mod dispatch;
 mod lookup;
 mod prepare;
 mod read_plan;
+mod read_tiers;
 mod retire;
 pub(crate) mod segment;
 mod stats;
@@ -29,12 +31,14 @@ use std::sync::Arc;
 
 use base::{LogId, LogOffset, QueueId};
 use runtime::buffer::BLOCK_BYTES;
+use runtime::flush::FlushKind;
 use runtime::ring::WriteRing;
 use runtime::sync::Notify;
 
 pub use append::Ticket;
 pub use dispatch::VisibleRecord;
 pub use lookup::KeyMatch;
+pub use read_tiers::{Served, TierReads, TierSwitches};
 pub use retire::{DroppedSegments, FreedSpace, OldSegment};
 pub use stats::LogStats;
 pub use watermarks::{Mark, MarkCall};
@@ -44,8 +48,9 @@ use crate::checkpoint::Checkpoint;
 use crate::error::{IoContext, StorageError};
 use crate::options::{FlushPolicy, LogFolders, LogOptions};
 use crate::queue::table::{DeletedTopics, QueueFloors};
-use crate::queue::{ActiveIndex, Extent, Extents, LoadedRun, QueueRef, QueueTable};
+use crate::queue::{ActiveIndex, Extent, Extents, LoadedRun, QueueRef, QueueTable, RunBuilder};
 use crate::recovery::{LoadedExtent, Recovered, RecoveryReport, recover};
+use cold_share::ColdShare;
 use dispatch::{Pending, VisibleCall};
 use prepare::FullDisk;
 use read_plan::Verified;
@@ -96,7 +101,12 @@ pub struct Log {
     index: RefCell<ActiveIndex>,
     /// What lies in front of it is in extents.
     extents_end: Cell<u64>,
+    /// Where the extent begins that gets the records which become visible now.
+    extent_start: Cell<u64>,
+    /// The ends of extents that have all their records and are not stored yet.
+    extents_full: RefCell<VecDeque<u64>>,
     verified: RefCell<Verified>,
+    cold_share: ColdShare,
 
     checkpoint: RefCell<Checkpoint>,
     checkpoint_turn: Turn,
@@ -180,16 +190,10 @@ impl Log {
         for loaded in extents {
             load_extent(&shared, &mut queues, loaded);
         }
-        let mut index = ActiveIndex { keys: Arc::unwrap_or_clone(active.keys), ..ActiveIndex::default() };
+        let index = ActiveIndex { keys: Arc::unwrap_or_clone(active.keys), ..ActiveIndex::default() };
         for run in active.runs {
-            index.records += run.entries.len();
-            queues.find_or_make(&run.topic, run.queue_id).load_run(LoadedRun {
-                first: run.first,
-                count: run.entries.len() as u64,
-                log_offset_first: run.entries[0].offset,
-                memory: Some(run.entries),
-                extent: None,
-            });
+            let entries = Arc::unwrap_or_clone(run.entries);
+            queues.find_or_make(&run.topic, run.queue_id).load_growing(RunBuilder { first: run.first, entries });
         }
         raise_floors(&mut queues, &floors.0, &deleted.0);
         for damage in &report.damages {
@@ -222,7 +226,10 @@ impl Log {
             extents: shared,
             index: RefCell::new(index),
             extents_end: Cell::new(active.start),
+            extent_start: Cell::new(active.start),
+            extents_full: RefCell::default(),
             verified: RefCell::default(),
+            cold_share: ColdShare::new(options.cold_bytes_per_second, end),
             checkpoint: RefCell::new(checkpoint),
             checkpoint_turn: Turn::default(),
             deleted: RefCell::new(deleted),
@@ -304,6 +311,11 @@ impl Log {
 
     pub fn flush_policy(&self) -> FlushPolicy {
         self.options.flush
+    }
+
+    /// How writes are made durable.
+    pub fn flush_kind(&self) -> FlushKind {
+        self.options.flush_kind
     }
 
     /// The mark that makes a record visible, and that a send waits for by default.

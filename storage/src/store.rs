@@ -4,6 +4,7 @@
 //! ROOT/lock                  held by the process that uses the store
 //! ROOT/store.json            format version and number of logs, fixed when the store is made; store.json.bak is its copy
 //! ROOT/abort                 there while the store is in use: a stop in order removes it
+//! ROOT/flush.json            what the probe of the disk measured when the store was made; without it, it is measured again
 //! ROOT/ballast               space for starts, stops and cleaning on a full disk
 //! ROOT/config/*.json         tables of whoever uses the store
 //! ROOT/log-NN/               one log; its segments in commitlog/, or in the same folder under one of several others
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use base::LogId;
 use runtime::ballast::Ballast;
 use runtime::file::{DirectFile, FileLock};
+use runtime::flush::{FlushKind, FlushProbe};
 use runtime::table_file::{self, Stored};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +39,16 @@ pub struct StoreOptions {
     pub logs: Option<u16>,
     /// How many logs a new store gets if none are asked for.
     pub logs_if_new: u16,
+    /// How writes are made durable. `None`: the quicker way on this disk, as measured when the store was made.
+    pub flush_kind: Option<FlushKind>,
+}
+
+/// How the writes of a store are made durable, and why so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushChoice {
+    pub kind: FlushKind,
+    /// `None` when it was asked for, or there was nothing to choose.
+    pub measured: Option<FlushProbe>,
 }
 
 /// Something that works, but not as well as it should.
@@ -87,6 +99,7 @@ pub struct Store {
     root: PathBuf,
     /// Of each log, the folder of its segments.
     commit_logs: Vec<PathBuf>,
+    flush: FlushChoice,
     warnings: Vec<StoreWarning>,
     ballast: Ballast,
     _lock: FileLock,
@@ -98,7 +111,7 @@ impl Store {
     /// # Errors
     /// When another process uses it, it has another number of logs or a newer format, or the folder cannot be used.
     pub fn open(options: StoreOptions) -> Result<Store, StorageError> {
-        let StoreOptions { root, commit_log_roots: roots, logs, logs_if_new } = options;
+        let StoreOptions { root, commit_log_roots: roots, logs, logs_if_new, flush_kind } = options;
         disk::make_folder(&root)?;
         let lock_path = root.join("lock");
         let lock = FileLock::try_take(&lock_path).context("lock", &lock_path)?;
@@ -119,6 +132,10 @@ impl Store {
                 warnings.push(StoreWarning::NoDirectIo { folder: folder.to_owned() });
             }
         }
+        let flush = match flush_kind {
+            Some(kind) => FlushChoice { kind, measured: None },
+            None => choose_flush(&root, places.probed(&roots[0]))?,
+        };
         let abort = root.join("abort");
         if abort.exists() {
             warnings.push(StoreWarning::NotStopped);
@@ -127,7 +144,7 @@ impl Store {
         }
         disk::make_folder(&root.join("config"))?;
         ballast.keep_if_room().context("reserve space in", &root)?;
-        Ok(Store { root, commit_logs, warnings, ballast, _lock: lock })
+        Ok(Store { root, commit_logs, flush, warnings, ballast, _lock: lock })
     }
 
     pub fn root(&self) -> &Path {
@@ -136,6 +153,10 @@ impl Store {
 
     pub fn logs(&self) -> u16 {
         self.commit_logs.len() as u16
+    }
+
+    pub fn flush(&self) -> FlushChoice {
+        self.flush
     }
 
     pub fn warnings(&self) -> &[StoreWarning] {
@@ -302,6 +323,43 @@ fn read_twice_written(path: &Path) -> Result<Option<Stored>, StorageError> {
     Ok(stored)
 }
 
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull
+}
+
+#[derive(Serialize, Deserialize)]
+struct FlushTable {
+    fdatasync_us: u64,
+    dsync_us: u64,
+}
+
+/// By what was measured when the store was made, or now.
+fn choose_flush(root: &Path, folder: &Path) -> Result<FlushChoice, StorageError> {
+    let path = root.join("flush.json");
+    // What cannot be read is measured again: nothing but speed hangs on it.
+    let stored = table_file::read(&path).ok().flatten();
+    let known = stored.and_then(|stored| serde_json::from_str::<FlushTable>(&stored.text).ok());
+    let measured = match known {
+        Some(FlushTable { fdatasync_us, dsync_us }) => Some(FlushProbe { fdatasync_us, dsync_us }),
+        None => match FlushProbe::run(folder) {
+            Ok(Some(probe)) => {
+                let table = FlushTable { fdatasync_us: probe.fdatasync_us, dsync_us: probe.dsync_us };
+                let text = serde_json::to_string(&table).expect("two numbers can be written");
+                match table_file::write(&path, 1, &text) {
+                    Err(error) if !is_full(&error) => return Err(StorageError::io("write", &path, error)),
+                    _ => Some(probe),
+                }
+            }
+            Ok(None) => None,
+            // Without room it is measured by a later start.
+            Err(error) if is_full(&error) => None,
+            Err(error) => return Err(StorageError::io("measure flushes in", folder, error)),
+        },
+    };
+    let kind = measured.map_or(FlushKind::Fdatasync, |probe| probe.choice());
+    Ok(FlushChoice { kind, measured })
+}
+
 /// Tries direct I/O with a file of one block.
 fn takes_direct_io(folder: &Path) -> Result<bool, StorageError> {
     let path = folder.join("direct-io-probe");
@@ -318,7 +376,13 @@ mod tests {
     use runtime::file::TempFolder;
 
     fn options(root: &Path, logs: Option<u16>) -> StoreOptions {
-        StoreOptions { root: root.to_owned(), commit_log_roots: vec![root.join("commitlog")], logs, logs_if_new: 2 }
+        StoreOptions {
+            root: root.to_owned(),
+            commit_log_roots: vec![root.join("commitlog")],
+            logs,
+            logs_if_new: 2,
+            flush_kind: None,
+        }
     }
 
     #[test]
@@ -403,6 +467,25 @@ mod tests {
         fs::remove_file(&path).and_then(|()| fs::remove_file(&copy)).expect("removed");
         let error = Store::open(options(&root, None)).expect_err("no number of logs").to_string();
         assert!(error.contains("logs are there: restore one"), "{error}");
+    }
+
+    #[test]
+    fn the_kind_of_flush_is_measured_once_unless_one_is_asked_for() {
+        let folder = TempFolder::new("store");
+        let root = folder.path().join("s");
+        let first = Store::open(options(&root, None)).expect("made").flush();
+        assert_eq!(first.kind, first.measured.map_or(FlushKind::Fdatasync, |probe| probe.choice()));
+        assert_eq!(Store::open(options(&root, None)).expect("opened").flush(), first, "it is kept");
+        for kind in [FlushKind::Fdatasync, FlushKind::Dsync] {
+            let asked = StoreOptions { flush_kind: Some(kind), ..options(&root, None) };
+            let flush = Store::open(asked).expect("opened").flush();
+            assert_eq!(flush, FlushChoice { kind, measured: None });
+        }
+        if first.measured.is_some() {
+            let quick = r#"{"fdatasync_us":1000,"dsync_us":10}"#;
+            table_file::write(&root.join("flush.json"), 2, quick).expect("written");
+            assert_eq!(Store::open(options(&root, None)).expect("opened").flush().kind, FlushKind::Dsync);
+        }
     }
 
     #[test]

@@ -130,8 +130,17 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("logs", Kind::Whole { min: 0, max: 4096, unit: "" }, "0", Restart,
         "logs of a new store, fixed from then on; 0 is one for each core"),
     Key::acting("tailCacheBytes", BYTES, "0", Restart, "memory of each log for its newest messages; 0 is a 64th of the machine over all logs"),
+    Key::acting("flushKind", Kind::Choice(&["probe", "fdatasync", "dsync"]), "probe", Restart,
+        "how SYNC_FLUSH makes a write durable; probe takes what was quicker on the disk when the store was made"),
+    Key::acting("coldReadBytesPerSecond", BYTES, "268435456", Restart,
+        "what readers of old messages may load from the disk while messages are stored, all logs together; 0 is no limit"),
     Key::acting("prepareAheadBytes", BYTES, "1073741824", Restart, "how far in front of the newest message the disk is prepared"),
     Key::acting("unwrittenBytesMax", BYTES, "67108864", Restart, "bytes of each log that may wait for their write; sends beyond are refused as busy"),
+
+    // Experiments: what is a tier of reads worth?
+    Key::acting("experimentReadTailCache", Kind::Flag, "true", Restart, "experiment: false reads also the newest messages from their files"),
+    Key::acting("experimentReadResident", Kind::Flag, "true", Restart, "experiment: false loads by a helper thread also what is in the page cache"),
+    Key::acting("experimentReadCold", Kind::Flag, "true", Restart, "experiment: false lets the cores wait for the disk, without helper threads"),
 
     // What an update must not touch, whatever is listed in it.
     Key::acting("configBlackList", Kind::Text, "configBlackList;brokerConfigPath", Restart, "keys that no update may change, separated by ;").refused(),

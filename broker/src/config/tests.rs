@@ -76,8 +76,11 @@ fn a_rocketmq_file_starts_as_it_is() {
         commit_logs: vec![PathBuf::from("/data/store/commitlog")],
         segment_bytes: 1 << 30,
         flush: FlushDiskType::Sync,
+        flush_kind: None,
         flush_interval: Millis(500),
         index_keys: true,
+        cold_bytes_per_second: Some(256 << 20),
+        tiers: storage::TierSwitches::default(),
     };
     assert_eq!(config.store, store);
     let retention = Retention {

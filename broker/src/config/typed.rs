@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 use base::Millis;
+use runtime::flush::FlushKind;
+use storage::TierSwitches;
 
 use super::kind::{delay_levels, host_ports, hours};
 use super::settings::Settings;
@@ -147,9 +149,14 @@ pub struct Store {
     /// A multiple of 4096, at least 1 MiB, and large enough for the largest message.
     pub segment_bytes: u64,
     pub flush: FlushDiskType,
+    /// `None`: by the probe of the disk.
+    pub flush_kind: Option<FlushKind>,
     /// Under [`FlushDiskType::Async`]: time between flushes.
     pub flush_interval: Millis,
     pub index_keys: bool,
+    /// While messages are stored, of all logs together. `None`: no limit.
+    pub cold_bytes_per_second: Option<u64>,
+    pub tiers: TierSwitches,
 }
 
 /// When old segments go. Fillings are whole percents, rounded up.
@@ -359,8 +366,15 @@ fn store_of(settings: &Settings) -> Store {
         commit_logs: settings.text("storePathCommitLog").split(',').map(PathBuf::from).collect(),
         segment_bytes: settings.value("mappedFileSizeCommitLog"),
         flush: if settings.text("flushDiskType") == "SYNC_FLUSH" { FlushDiskType::Sync } else { FlushDiskType::Async },
+        flush_kind: FlushKind::of_name(&settings.text("flushKind")),
         flush_interval: millis(settings, "flushIntervalCommitLog"),
         index_keys: settings.flag("messageIndexEnable"),
+        cold_bytes_per_second: unless_zero(settings.value("coldReadBytesPerSecond")),
+        tiers: TierSwitches {
+            tail_cache: settings.flag("experimentReadTailCache"),
+            resident: settings.flag("experimentReadResident"),
+            cold: settings.flag("experimentReadCold"),
+        },
     }
 }
 
