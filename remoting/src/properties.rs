@@ -4,6 +4,7 @@
 //! exist for any reader. Nothing here allocates but the builder and the functions that return a new text.
 
 use crate::fields::ToFieldText;
+use crate::find::position_of;
 
 /// Between a name and its value.
 pub const NAME_END: char = '\u{1}';
@@ -177,7 +178,7 @@ pub fn name_and_value(entry: &str) -> Option<(&str, &str)> {
 
 /// The texts in front of and behind the first separator, which is a character of one byte.
 fn split_at(text: &str, separator: char) -> Option<(&str, &str)> {
-    let at = memchr::memchr(separator as u8, text.as_bytes())?;
+    let at = position_of(text.as_bytes(), [separator as u8])?;
     Some((&text[..at], &text[at + 1..]))
 }
 

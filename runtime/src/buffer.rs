@@ -14,6 +14,8 @@ use libc::{MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PRO
 /// Alignment that direct I/O asks of memory, offsets and lengths: the largest that usual devices have.
 pub const BLOCK_BYTES: usize = 4096;
 
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 /// A piece of anonymous memory of a whole number of blocks, aligned to a block, zero when new.
 #[derive(Debug)]
 pub struct Slab {
@@ -49,6 +51,16 @@ impl Slab {
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
         Slab { start, bytes, is_mapped: false }
+    }
+}
+
+/// Makes pages of a mapping writable at once, as far as the kernel can; their content stays. Step by step, since whoever
+/// maps or unmaps memory waits for the end of a step.
+pub(crate) fn populate(start: *mut u8, bytes: usize, step_bytes: usize) {
+    for at in (0..bytes).step_by(step_bytes) {
+        let step_bytes = step_bytes.min(bytes - at);
+        // SAFETY: the kernel looks at addresses alone: it refuses those that are not mapped, and changes no content.
+        unsafe { libc::madvise(start.wrapping_add(at).cast(), step_bytes, libc::MADV_POPULATE_WRITE) };
     }
 }
 
@@ -89,9 +101,7 @@ impl SlabWriter {
     /// As [`SlabWriter::allocate`], with its memory behind it: filling it waits for nothing. Blocks.
     pub fn allocate_ready(bytes: usize) -> io::Result<SlabWriter> {
         let writer = SlabWriter::allocate(bytes)?;
-        let start = writer.slab.start.as_ptr().cast();
-        // SAFETY: the range is the mapping just made. Where the kernel refuses, filling it waits.
-        unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
+        populate(writer.slab.start.as_ptr(), bytes, HUGE_PAGE_BYTES);
         Ok(writer)
     }
 

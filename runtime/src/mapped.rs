@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE};
 
-use crate::buffer::BLOCK_BYTES;
+use crate::buffer::{BLOCK_BYTES, populate};
 
 /// A file of a fixed length, all of it mapped. The kernel writes it back in its own time.
 #[derive(Debug)]
@@ -112,8 +112,9 @@ impl Pages {
     pub fn make_ready(&self) {
         let start = self.at / BLOCK_BYTES * BLOCK_BYTES;
         let bytes = self.at + self.bytes - start;
-        // SAFETY: the range lies in the mapping, which lives as long as we hold it, and its content stays as it is.
-        unsafe { libc::madvise(self.mapping.start.as_ptr().add(start).cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        // SAFETY: the range lies in the mapping, which lives as long as we hold it.
+        let start = unsafe { self.mapping.start.as_ptr().add(start) };
+        populate(start, bytes, 16 * BLOCK_BYTES);
     }
 }
 

@@ -20,8 +20,8 @@ mod store;
 
 pub use error::{AppendError, BusyCause, StorageError};
 pub use log::{
-    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, MarkCall, OldSegment, Served, Ticket, TierReads,
-    TierSwitches, VisibleRecord,
+    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
+    VisibleRecord,
 };
 pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};

@@ -41,7 +41,7 @@ pub use lookup::KeyMatch;
 pub use read_tiers::{Served, TierReads, TierSwitches};
 pub use retire::{DroppedSegments, FreedSpace, OldSegment};
 pub use stats::LogStats;
-pub use watermarks::{Mark, MarkCall};
+pub use watermarks::Mark;
 
 use crate::boot::Boot;
 use crate::checkpoint::Checkpoint;
@@ -121,7 +121,8 @@ pub struct Log {
     frontier_moved: Notify,
     space_changed: Notify,
     segment_wanted: Notify,
-    memory_wanted: Notify,
+    slab_wanted: Notify,
+    pages_wanted: Notify,
     flush_wanted: Notify,
     flush_due: Cell<bool>,
     cut_wanted: Notify,
@@ -242,7 +243,8 @@ impl Log {
             frontier_moved: Notify::new(),
             space_changed: Notify::new(),
             segment_wanted: Notify::new(),
-            memory_wanted: Notify::new(),
+            slab_wanted: Notify::new(),
+            pages_wanted: Notify::new(),
             flush_wanted: Notify::new(),
             flush_due: Cell::new(false),
             cut_wanted: Notify::new(),
@@ -288,7 +290,9 @@ impl Log {
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.prepare_on().await });
         let log = self.clone();
-        self.start(runtime::spawn_background, async move { log.ready_memory_on().await });
+        self.start(runtime::spawn, async move { log.ready_slabs_on().await });
+        let log = self.clone();
+        self.start(runtime::spawn, async move { log.ready_pages_on().await });
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.cut_on().await });
         let log = self.clone();

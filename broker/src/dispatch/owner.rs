@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use base::{CoreId, PhysicalOffset, QueueId};
+use remoting::header::send::destination;
 
 use crate::call::{Refusal, Request};
 use crate::core::Core;
@@ -34,6 +35,11 @@ pub(crate) fn queue(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Re
 /// The owner of the queue that a send goes to. Where the sender leaves the choice to the broker, it is made here.
 pub(crate) fn send(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
     let fields = &request.command.fields;
+    if let Some((topic, queue)) = destination(fields)
+        && let Ok(queue) = queue.parse()
+    {
+        return Ok(core.placement.core_of_queue(topic, QueueId(queue)));
+    }
     let name = if fields.contains("e") { "e" } else { "queueId" };
     if fields.get(name).is_some_and(|queue| queue.starts_with('-')) {
         let topic = fields.get("topic").or_else(|| fields.get("b")).and_then(|topic| core.topics.get(topic));

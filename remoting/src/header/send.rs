@@ -78,6 +78,19 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Topic and queue of a send as they are written, found in one walk: all that is needed to pass it on.
+pub fn destination(fields: &Fields) -> Option<(&str, &str)> {
+    let (mut topic, mut queue) = (None, None);
+    for (index, name) in fields.names_bytes().enumerate() {
+        match name {
+            b"b" | b"topic" => topic = Some(index),
+            b"e" | b"queueId" => queue = Some(index),
+            _ => {}
+        }
+    }
+    Some((fields.read_at(topic?, "topic").ok()?, fields.read_at(queue?, "queueId").ok()?))
+}
+
 impl SendMessage {
     /// Reads either form of names.
     ///
@@ -196,6 +209,9 @@ mod tests {
         assert_eq!((long.get("topic"), short.get("b"), short.get("topic")), (Some("T"), Some("T"), None));
         assert_eq!(SendMessage::decode(&long), Ok(sample()));
         assert_eq!(SendMessage::decode(&short), Ok(sample()));
+        assert_eq!((destination(&long), destination(&short)), (Some(("T", "-1")), Some(("T", "-1"))));
+        short.remove("e");
+        assert_eq!(destination(&short), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use remoting::record::{self, BLANK_BYTES, Placement, RecordDraft};
 use runtime::buffer::BLOCK_BYTES;
 
 use super::dispatch::Pending;
-use super::{Log, Mark, MarkCall, Roll};
+use super::{Log, Mark, Roll};
 use crate::error::{AppendError, BusyCause, IoContext, StorageError};
 use crate::options::FlushPolicy;
 use crate::queue::{Entry, Indexed, QueueRef};
@@ -41,7 +41,7 @@ impl Ticket {
 
     /// As [`Ticket::reached`] without a task: the call is made in the step in which the mark moves, before anything
     /// else runs, so it must be quick and not append.
-    pub fn when_reached(self, mark: Mark, call: MarkCall) {
+    pub fn when_reached(self, mark: Mark, call: impl FnOnce(Result<(), StorageError>) + 'static) {
         self.log.want(mark);
         self.log.marks.when_reached(self.end.0, mark, call);
     }
@@ -100,9 +100,7 @@ impl Log {
 
     fn was_appended(&self) {
         self.appended_more.notify();
-        if self.wants_memory() {
-            self.memory_wanted.notify();
-        }
+        self.ask_for_memory();
         if self.tail_file.borrow().is_some() {
             self.marks_advanced();
         }

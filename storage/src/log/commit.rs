@@ -21,7 +21,7 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
 /// With a tail file, so little waits for so long for more to come.
 const GATHER_BYTES: u64 = 256 << 10;
-const GATHER_TIME: Duration = Duration::from_millis(1);
+const GATHER_TIME: Duration = Duration::from_millis(20);
 
 /// Bytes of one segment that are to be written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,8 @@ const URGENT_BYTES: u64 = 32 << 20;
 const ENOUGH_BYTES: u64 = 256 << 20;
 /// Pause between steps when there is no hurry, so that preparing does not take the disk away from the appends.
 const PAUSE: Duration = Duration::from_millis(100);
+/// With enough prepared, so many quiet pauses come before the next step.
+const QUIET_PAUSES: u32 = 10;
 /// A log that gets less than this in a pause does not mind.
 const QUIET_BYTES: u64 = 1 << 20;
 const RETRY_FULL: Duration = Duration::from_secs(1);
@@ -132,18 +134,27 @@ impl Log {
         self.space_changed.notify();
     }
 
+    fn has_enough(&self) -> bool {
+        self.prepared.get() >= self.marks.appended() + ENOUGH_BYTES
+    }
+
+    fn is_urgent(&self) -> bool {
+        let urgent_bytes = URGENT_BYTES.min(self.prepare_ahead() / 2);
+        self.prepared.get() < self.marks.appended() + urgent_bytes
+            || self.wants_segment()
+            || self.wants_limit()
+            || self.ended.get()
+    }
+
     /// Waits as long as the appends should have the disk.
     async fn pause_preparing(&self) {
-        let urgent_bytes = URGENT_BYTES.min(self.prepare_ahead() / 2);
-        loop {
+        let mut quiet_pauses = 0;
+        while !self.is_urgent() {
             let appended = self.marks.appended();
-            let is_urgent = self.prepared.get() < appended + urgent_bytes || self.wants_segment() || self.wants_limit();
-            if is_urgent || self.ended.get() {
-                return;
-            }
             runtime::clock::within(PAUSE, self.segment_wanted.notified()).await;
             let is_quiet = self.marks.appended() - appended < QUIET_BYTES;
-            if is_quiet || self.prepared.get() < self.marks.appended() + ENOUGH_BYTES {
+            quiet_pauses = if is_quiet { quiet_pauses + 1 } else { 0 };
+            if !self.has_enough() || quiet_pauses == QUIET_PAUSES {
                 return;
             }
         }

@@ -247,7 +247,8 @@ impl Log {
             self.prepare_wanted.notify();
             self.frontier_moved.notify();
             self.segment_wanted.notify();
-            self.memory_wanted.notify();
+            self.slab_wanted.notify();
+            self.pages_wanted.notify();
             self.cut_wanted.notify();
             self.extents.damage_found.notify();
             self.end_wanted.notify();
