@@ -8,7 +8,7 @@ use runtime::buffer::BLOCK_BYTES;
 
 use super::dispatch::Pending;
 use super::{Log, Mark, Roll};
-use crate::error::{AppendError, IoContext, StorageError};
+use crate::error::{AppendError, BusyCause, IoContext, StorageError};
 use crate::options::FlushPolicy;
 use crate::queue::{Entry, Indexed, QueueRef};
 use crate::scan::RECORD_BYTES_MAX;
@@ -124,8 +124,14 @@ impl Log {
     /// Waits until a refused append may be tried again.
     pub async fn room(&self) {
         let limit = self.options.unwritten_bytes_max / 2;
-        while self.marks.appended() - self.marks.written() > limit && !self.marks.has_failed() {
-            self.written_more.notified().await;
+        while !self.marks.has_failed() {
+            if self.marks.appended() - self.marks.written() > limit {
+                self.written_more.notified().await;
+            } else if self.waits_for_segment() {
+                self.space_changed.notified().await;
+            } else {
+                return;
+            }
         }
     }
 
@@ -152,19 +158,12 @@ impl Log {
         let unwritten_bytes = appended - self.marks.written();
         let limit_bytes = self.options.unwritten_bytes_max;
         if unwritten_bytes > 0 && unwritten_bytes + bytes > limit_bytes {
-            return Err(AppendError::Busy { unwritten_bytes, limit_bytes });
+            return Err(AppendError::Busy(BusyCause::Writes { unwritten_bytes, limit_bytes }));
         }
         let rolls = bytes + BLANK_BYTES as u64 > self.segment_limit.get() - appended;
         let start = if rolls { self.segment_limit.get() } else { appended };
-        if let Some(full) = &*self.full.borrow()
-            && start + bytes > self.prepared.get()
-        {
-            return Err(AppendError::Full {
-                folder: self.folders.commit_log.clone(),
-                segment_bytes,
-                available_bytes: full.bytes_available,
-                prepared_bytes: self.prepared.get().saturating_sub(appended),
-            });
+        if start + bytes > self.space_limit.get() {
+            return Err(self.lack_of_space());
         }
         let mut tail = self.tail.borrow_mut();
         let reserved =

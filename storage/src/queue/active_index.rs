@@ -1,6 +1,7 @@
 //! What is derived from the newest stretch of a log and not stored yet, and the same while it is rebuilt.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use base::{LogId, LogOffset, QueueId};
@@ -8,7 +9,7 @@ use remoting::record::RecordView;
 
 use super::chunks::Chunks;
 use super::entry::{Entry, Indexed, KeyEntry};
-use super::extent_file::{ContentRun, ExtentContent};
+use super::extent_file::{CHUNK_COUNT, ContentRun, ExtentContent, ExtentFile, StoredRun};
 
 /// A growing run of one queue.
 #[derive(Debug)]
@@ -31,7 +32,6 @@ impl RunBuilder {
 #[derive(Debug, Default)]
 pub(crate) struct ActiveIndex {
     pub(crate) keys: Chunks<KeyEntry>,
-    pub(crate) records: usize,
     /// The keys of the extent that is being written.
     pub(crate) frozen: Option<Arc<Chunks<KeyEntry>>>,
 }
@@ -57,11 +57,12 @@ impl ActiveIndex {
         frozen.chain(self.keys.iter()).next().map(|key| u64::from(key.store_seconds) * 1000)
     }
 
-    /// Begins the next stretch, and keeps the keys findable until their extent is there.
-    pub(crate) fn freeze(&mut self) -> Arc<Chunks<KeyEntry>> {
+    /// Begins the next stretch behind an offset, and keeps the keys in front of it findable until their extent is there.
+    pub(crate) fn freeze_before(&mut self, limit: u64) -> Arc<Chunks<KeyEntry>> {
         assert!(self.frozen.is_none(), "one extent is written at a time");
-        let keys = Arc::new(std::mem::take(&mut self.keys));
-        self.records = 0;
+        let at = self.keys.partition_point(|key| key.offset < limit);
+        let behind = self.keys.split_off(at);
+        let keys = Arc::new(std::mem::replace(&mut self.keys, behind));
         self.frozen = Some(keys.clone());
         keys
     }
@@ -73,13 +74,54 @@ pub(crate) struct IndexBuilder {
     pub(crate) start: u64,
     runs: BTreeMap<(Arc<str>, u32), Vec<RunBuilder>>,
     keys: Chunks<KeyEntry>,
-    pub(crate) records: usize,
+    is_empty: bool,
     scratch: String,
+}
+
+/// Whether a record at `offset` begins another extent than the one that began at `start` and has records: extents are
+/// stretches between multiples of `extent_bytes`. So they are a function of the log, whenever they were cut.
+pub(crate) fn begins_extent(start: u64, offset: u64, extent_bytes: u64) -> bool {
+    start / extent_bytes != offset / extent_bytes
 }
 
 impl IndexBuilder {
     pub(crate) fn new(log: LogId, start: u64) -> IndexBuilder {
-        IndexBuilder { log, start, runs: BTreeMap::new(), keys: Chunks::default(), records: 0, scratch: String::new() }
+        IndexBuilder {
+            log,
+            start,
+            runs: BTreeMap::new(),
+            keys: Chunks::default(),
+            is_empty: true,
+            scratch: String::new(),
+        }
+    }
+
+    /// Goes on with an extent that was stored before it had all its records. Blocks.
+    pub(crate) fn of_extent(log: LogId, extent: &ExtentFile, runs: &[StoredRun]) -> io::Result<IndexBuilder> {
+        let mut builder = IndexBuilder::new(log, extent.start);
+        for run in runs {
+            let mut entries = Chunks::default();
+            for chunk in 0..u64::from(run.count).div_ceil(CHUNK_COUNT) {
+                entries.extend(extent.read_entries(run.place, run.count, chunk)?);
+            }
+            let key = (run.topic.clone(), run.queue_id.0);
+            builder.runs.entry(key).or_default().push(RunBuilder { first: run.first, entries });
+        }
+        let mut keys = extent.all_keys()?;
+        keys.sort_unstable_by_key(|key| key.offset);
+        builder.keys = keys.into_iter().collect();
+        builder.is_empty = false;
+        Ok(builder)
+    }
+
+    /// Whether a record at this offset begins the next extent.
+    pub(crate) fn ends_before(&self, offset: LogOffset, extent_bytes: u64) -> bool {
+        !self.is_empty && begins_extent(self.start, offset.0, extent_bytes)
+    }
+
+    /// Passes over a record that does not count any more.
+    pub(crate) fn pass(&mut self) {
+        self.is_empty = false;
     }
 
     pub(crate) fn push(&mut self, view: &RecordView<'_>, offset: LogOffset) {
@@ -105,7 +147,7 @@ impl IndexBuilder {
         indexed.key_hashes(&mut self.scratch, view.topic(), |hash| {
             keys.push(KeyEntry { hash, offset: offset.0, bytes, store_seconds: (store_timestamp_ms / 1000) as u32 });
         });
-        self.records += 1;
+        self.is_empty = false;
     }
 
     /// All of it, up to `limit`.

@@ -60,6 +60,21 @@ impl<T> Chunks<T> {
         chunk.and_then(|chunk| chunk.get(at % CHUNK_LEN..)).unwrap_or_default()
     }
 
+    /// Takes out the items from `at` on.
+    pub(crate) fn split_off(&mut self, at: usize) -> Chunks<T>
+    where
+        T: Copy,
+    {
+        let tail = self.iter().skip(at).copied().collect();
+        self.chunks.truncate(at.div_ceil(CHUNK_LEN));
+        if let Some(last) = self.chunks.last_mut()
+            && !at.is_multiple_of(CHUNK_LEN)
+        {
+            last.truncate(at % CHUNK_LEN);
+        }
+        tail
+    }
+
     /// The number of items in front, for which alone the predicate holds.
     pub(crate) fn partition_point(&self, holds: impl Fn(&T) -> bool) -> usize {
         let behind = self.chunks.partition_point(|chunk| holds(&chunk[0]));
@@ -120,6 +135,14 @@ mod tests {
                 if at < len {
                     assert_eq!(chunks[at], at);
                 }
+            }
+            for at in [0, 1, CHUNK_LEN, len / 2, len] {
+                let at = at.min(len);
+                let (mut front, (expected, tail)) = (chunks.clone(), expected.split_at(at));
+                assert!(front.split_off(at).iter().eq(tail), "{at} of {len}");
+                assert!(front.len() == at && front.iter().eq(expected), "{at} of {len}");
+                front.push(7);
+                assert_eq!((front.len(), front.last()), (at + 1, Some(&7)));
             }
             assert!(chunks.into_iter().eq(expected), "{len}");
         }
