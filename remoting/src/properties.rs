@@ -4,6 +4,7 @@
 //! exist for any reader. Nothing here allocates but the builder and the functions that return a new text.
 
 use crate::fields::ToFieldText;
+use crate::find::position_of;
 
 /// Between a name and its value.
 pub const NAME_END: char = '\u{1}';
@@ -88,26 +89,17 @@ pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
     values.last()
 }
 
-/// The values of several names, as [`get`] finds each, in one walk from the back: it ends where all are found.
-/// A name has no separators in it, and stands once.
+/// The values of several names, as [`get`] finds each, in one walk. A name has no separators in it, and stands once.
 pub fn get_all<'a, N: AsRef<str>>(properties: &'a str, names: &[N], values: &mut [Option<&'a str>]) {
     values.fill(None);
-    let mut missing = names.len();
-    let mut limit = properties.len();
-    while missing > 0 {
-        let start = memchr::memrchr(VALUE_END as u8, &properties.as_bytes()[..limit]).map_or(0, |at| at + 1);
-        let entry = &properties[start..limit];
-        let value_of = |name: &str| entry.strip_prefix(name)?.strip_prefix(NAME_END).filter(|value| !value.is_empty());
+    for entry in entries(properties) {
         for (name, value) in names.iter().zip(values.iter_mut()) {
-            if value.is_none()
-                && let Some(found) = value_of(name.as_ref())
-            {
+            let found = entry.strip_prefix(name.as_ref()).and_then(|rest| rest.strip_prefix(NAME_END));
+            if let Some(found) = found.filter(|found| !found.is_empty()) {
                 *value = Some(found);
-                missing -= 1;
+                break;
             }
         }
-        let Some(before) = start.checked_sub(1) else { return };
-        limit = before;
     }
 }
 
@@ -201,7 +193,7 @@ pub fn name_and_value(entry: &str) -> Option<(&str, &str)> {
 
 /// The texts in front of and behind the first separator, which is a character of one byte.
 fn split_at(text: &str, separator: char) -> Option<(&str, &str)> {
-    let at = memchr::memchr(separator as u8, text.as_bytes())?;
+    let at = position_of(text.as_bytes(), [separator as u8])?;
     Some((&text[..at], &text[at + 1..]))
 }
 

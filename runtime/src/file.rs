@@ -17,6 +17,14 @@ use crate::buffer::{BLOCK_BYTES, SlabWriter};
 /// have been seen to hang.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// What [`DirectFile::zero`] writes.
+static ZEROS: Zeros = Zeros([0; PIECE_BYTES]);
+
+#[repr(align(4096))]
+struct Zeros([u8; PIECE_BYTES]);
+
+const _: () = assert!(align_of::<Zeros>() == BLOCK_BYTES);
+
 /// A preallocated file that is written past the page cache.
 #[derive(Debug)]
 pub struct DirectFile {
@@ -68,13 +76,10 @@ impl DirectFile {
 
     /// Writes zeros over a range of whole blocks, so that its blocks count as written. Makes nothing durable.
     pub fn zero(&self, start: u64, limit: u64) -> io::Result<()> {
-        let mut zeros = SlabWriter::allocate(PIECE_BYTES)?;
-        zeros.write(PIECE_BYTES, |target| target.fill(0));
-        let zeros = zeros.finish();
         let mut at = start;
         while at < limit {
             let bytes = PIECE_BYTES.min((limit - at) as usize);
-            self.file.write_all_at(&zeros[..bytes], at)?;
+            self.file.write_all_at(&ZEROS.0[..bytes], at)?;
             at += bytes as u64;
         }
         Ok(())

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod console;
 pub mod core;
 pub mod file;
+pub mod flush;
 pub mod mapped;
 pub mod mesh;
 pub mod net;

@@ -18,11 +18,12 @@ mod recovery;
 mod scan;
 mod store;
 
-pub use error::{AppendError, StorageError};
+pub use error::{AppendError, BusyCause, StorageError};
 pub use log::{
-    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, MarkCall, OldSegment, Ticket, VisibleRecord,
+    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
+    VisibleRecord,
 };
 pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};
-pub use store::{Store, StoreOptions, StoreWarning};
+pub use store::{FlushChoice, Store, StoreOptions, StoreWarning};

@@ -265,6 +265,7 @@ fn f1_an_illegal_topic_name_leaves_no_trace() {
     assert!(!listing(outside).iter().any(|path| path.contains("ringmq-escaped")), "a name left the store");
 }
 
+/// A14 and F4 in the list of public faults.
 #[test]
 fn bodies_and_properties_have_exact_limits() {
     // Segments that hold the largest body: with smaller ones the limit is lower.
@@ -295,6 +296,7 @@ fn bodies_and_properties_have_exact_limits() {
     assert!(records[1].body == patterned_body(BODY_BYTES_MAX), "the largest body came back different");
 }
 
+/// A4 in the list of public faults.
 #[test]
 fn an_illegal_message_harms_only_itself() {
     let target = Target::start("mixed");

@@ -150,6 +150,7 @@ fn b12_a_search_by_time_finds_the_message_on_both_sides() {
     assert_eq!(answer.number("timestamp").expect("it has a time"), -1, "an empty queue");
 }
 
+/// A8 in the list of public faults.
 #[test]
 fn what_was_acknowledged_can_be_read_at_once() {
     const MESSAGES: u64 = 20_000;

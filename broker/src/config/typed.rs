@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 use base::Millis;
+use runtime::flush::FlushKind;
+use storage::TierSwitches;
 
 use super::kind::{delay_levels, host_ports, hours};
 use super::settings::Settings;
@@ -157,14 +159,19 @@ pub struct Delays {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     pub root: PathBuf,
-    /// Where segments lie when not below `root`.
-    pub commit_log: Option<PathBuf>,
+    /// Where segments lie, at least one folder. `root/commitlog` is the usual one.
+    pub commit_logs: Vec<PathBuf>,
     /// A multiple of 4096, at least 1 MiB, and large enough for the largest message.
     pub segment_bytes: u64,
     pub flush: FlushDiskType,
+    /// `None`: by the probe of the disk.
+    pub flush_kind: Option<FlushKind>,
     /// Under [`FlushDiskType::Async`]: time between flushes.
     pub flush_interval: Millis,
     pub index_keys: bool,
+    /// While messages are stored, of all logs together. `None`: no limit.
+    pub cold_bytes_per_second: Option<u64>,
+    pub tiers: TierSwitches,
 }
 
 /// When old segments go. Fillings are whole percents, rounded up.
@@ -376,15 +383,20 @@ fn delays_of(settings: &Settings) -> Delays {
 
 fn store_of(settings: &Settings) -> Store {
     let root = settings.text("storePathRootDir");
-    let commit_log = PathBuf::from(settings.text("storePathCommitLog"));
-    let below_root = commit_log == PathBuf::from(&root).join("commitlog");
     Store {
         root: PathBuf::from(root),
-        commit_log: (!below_root).then_some(commit_log),
+        commit_logs: settings.text("storePathCommitLog").split(',').map(PathBuf::from).collect(),
         segment_bytes: settings.value("mappedFileSizeCommitLog"),
         flush: if settings.text("flushDiskType") == "SYNC_FLUSH" { FlushDiskType::Sync } else { FlushDiskType::Async },
+        flush_kind: FlushKind::of_name(&settings.text("flushKind")),
         flush_interval: millis(settings, "flushIntervalCommitLog"),
         index_keys: settings.flag("messageIndexEnable"),
+        cold_bytes_per_second: unless_zero(settings.value("coldReadBytesPerSecond")),
+        tiers: TierSwitches {
+            tail_cache: settings.flag("experimentReadTailCache"),
+            resident: settings.flag("experimentReadResident"),
+            cold: settings.flag("experimentReadCold"),
+        },
     }
 }
 

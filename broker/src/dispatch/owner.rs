@@ -5,6 +5,7 @@ use std::rc::Rc;
 use base::{CoreId, PhysicalOffset, QueueId};
 use remoting::code::RequestCode;
 use remoting::fields::Fields;
+use remoting::header::send::destination;
 use remoting::properties::PRIORITY;
 
 use crate::call::{Refusal, Request};
@@ -39,9 +40,16 @@ pub(crate) fn queue(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Re
 /// priority, it is made here.
 pub(crate) fn send(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
     let fields = &request.command.fields;
+    if let Some(destination) = destination(fields)
+        && let Ok(queue) = destination.queue.parse()
+        && !destination.properties.contains(PRIORITY)
+    {
+        return Ok(core.placement.core_of_queue(destination.topic, QueueId(queue)));
+    }
     let name = if fields.contains("e") { "e" } else { "queueId" };
     let asked = fields.get(name);
     let is_left_open = asked.is_some_and(|queue| queue.starts_with('-'));
+    // Nearly all messages have none, and do not come this far.
     let priority = priority(request);
     if is_left_open || priority.is_some() {
         let (read, write) = queues_of_send(core, fields);
@@ -62,7 +70,6 @@ pub(crate) fn send(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Ref
 fn priority(request: &Request) -> Option<u32> {
     let fields = &request.command.fields;
     let properties = fields.get("i").or_else(|| fields.get("properties"))?;
-    // Nearly all messages have none: that is seen without taking their properties apart.
     let is_single = [RequestCode::SEND_MESSAGE.0, RequestCode::SEND_MESSAGE_V2.0].contains(&request.command.code);
     if !properties.contains(PRIORITY) || !is_single {
         return None;

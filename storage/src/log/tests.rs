@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod many_queues;
 mod model;
 mod order;
 mod read;
@@ -38,7 +39,6 @@ fn small(flush: FlushPolicy) -> LogOptions {
         flush,
         tail_cache_bytes: 4 << 20,
         extent_bytes: 700 << 10,
-        extent_records: 300,
         ..LogOptions::default()
     }
 }

@@ -109,6 +109,7 @@ async fn admit(core: &Rc<Core>, header: &SendMessage, request: &Request) -> Resu
         None => create_topic(core, header).await?,
     };
     let queue = writable_queue(core, &topic, header.queue_id)?;
+    core.retention.admits(core.log_of_topic_queue(&topic, queue).id())?;
     check_body(core, &request.command.body)?;
     Ok((topic, queue))
 }
@@ -124,7 +125,7 @@ fn accepts_sends(core: &Core) -> Result<(), Refusal> {
         let remark = format!("the broker accepts sends from {start} ms on (startAcceptSendRequestTimeStamp)");
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     }
-    core.retention.admits()
+    core.retention.admits_any(core.own_logs().map(|log| log.id()))
 }
 
 async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Rc<Topic>, Refusal> {

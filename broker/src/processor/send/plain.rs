@@ -81,7 +81,7 @@ impl Stored {
             }
             Err(error) => responder.answer(&core, Ok(super::refused_answer(&core, unsafe_end(&error)))),
         };
-        self.ticket.when_reached(mark, Box::new(answer));
+        self.ticket.when_reached(mark, answer);
     }
 
     fn reply(&self, core: &Core, opaque: i32) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::*;
-use crate::error::AppendError;
+use crate::error::{AppendError, BusyCause};
 use crate::log::Mark;
 
 #[test]
@@ -171,13 +171,41 @@ fn a_record_of_more_than_half_the_limit_waits_for_writes() {
     .expect("an executor");
 }
 
+/// Whatever becomes of the disk afterwards: what was accepted has its place.
+#[test]
+fn a_record_is_accepted_only_where_a_segment_has_its_place() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let (log, _) = open(&folders, &small(FlushPolicy::Sync)).await;
+        let queue = log.queue("T", QueueId(0));
+        let body = vec![0; 40_000];
+        for _ in 0..3 {
+            // Nothing else runs between these appends, so no segment is made.
+            let error = loop {
+                if let Err(error) = log.append(&queue, &draft("T", 0, &body, ""), Millis(1)) {
+                    break error;
+                }
+            };
+            let cause = BusyCause::NextSegment { segment_bytes: 1 << 20 };
+            assert!(matches!(error, AppendError::Busy(found) if found == cause), "{error}");
+            let stats = log.stats();
+            assert!(stats.appended <= stats.min + ((stats.segments as u64) << 20), "{stats:?}");
+            log.room().await;
+        }
+        log.append(&queue, &draft("T", 0, &body, ""), Millis(1)).expect("there is room");
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
 #[test]
 fn store_times_never_go_back_and_are_searched_exactly() {
     use crate::queue::Bound::{Lower, Upper};
     let folder = TempFolder::new("log");
     let folders = folders(&folder);
     runtime::run_here(async move {
-        let options = LogOptions { extent_records: 4, ..small(FlushPolicy::Async) };
+        let options = LogOptions { extent_bytes: 600, ..small(FlushPolicy::Async) };
         let (log, _) = open(&folders, &options).await;
         for number in 0..10 {
             append_at(&log, "T", 0, b"x", 10_000 + number * 1000).await;

@@ -65,10 +65,10 @@ fn what_left_the_cache_is_the_same_from_the_file() {
         let queue = log.queue("T", QueueId(0));
         assert!(read_all(&log, &queue).await == expected);
         let stats = log.stats();
-        assert!(stats.read_cold_bytes > 0 && stats.read_memory_bytes > 0, "{stats:?}");
+        assert!(stats.read.cold.bytes > 0 && stats.read.tail_cache.bytes > 0, "{stats:?}");
         assert!(stats.tail_cache_bytes <= 8 << 20, "{} bytes cached", stats.tail_cache_bytes);
         assert!(read_all(&log, &queue).await == expected);
-        assert!(log.stats().read_resident_bytes > 0);
+        assert!(log.stats().read.resident.bytes > 0);
         log.stop().await.expect("stopped");
     })
     .expect("an executor");
