@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use runtime::Reactor;
 
 use crate::admin::AdminArguments;
 use crate::broker::BrokerArguments;
@@ -22,8 +23,28 @@ const LINKS: [(&str, &str); 3] = [("mqadmin", "admin"), ("mqbroker", "broker"), 
 #[derive(Debug, Parser)]
 #[command(name = "ringmq", version, propagate_version = true)]
 pub(crate) struct Arguments {
+    /// What turns the cores
+    #[arg(long, global = true, value_name = "NAME", env = runtime::REACTOR_VARIABLE, default_value = "ring", hide_env_values = true)]
+    reactor: ReactorName,
     #[command(subcommand)]
     pub(crate) program: Program,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ReactorName {
+    /// Our own, one io_uring a core
+    Ring,
+    /// glommio's executor, for comparison
+    Glommio,
+}
+
+impl Arguments {
+    pub(crate) fn reactor(&self) -> Reactor {
+        match self.reactor {
+            ReactorName::Ring => Reactor::Ring,
+            ReactorName::Glommio => Reactor::Glommio,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,6 +101,8 @@ mod tests {
             "ringmq version",
             "ringmq bench send --broker 127.0.0.1:10911",
             "ringmq dev",
+            "ringmq dev --reactor glommio",
+            "ringmq --reactor ring broker",
             "ringmq dev --dir d --namesrv-listen 127.0.0.1:1 --broker-listen 127.0.0.1:2 --cores 2 --logs 4 brokerName=b",
             "ringmq broker -c broker.conf -n 127.0.0.1:9876 listenPort=10911",
             "mqbroker -c broker.conf",

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { Exit::Usage } else { Exit::Ok } as u8);
         }
     };
+    arguments.reactor().choose();
     let ended = match arguments.program {
         Program::Dev(arguments) => dev::run(&arguments, began),
         Program::Broker(arguments) => broker::run(arguments, began),

@@ -36,7 +36,7 @@ impl Cores {
         let cpus = std::thread::available_parallelism()?.get();
         let enough = seeds.len() <= cpus;
         let mut threads = Vec::new();
-        let reactor = Reactor::of_environment();
+        let reactor = Reactor::chosen();
         for (core, seed) in seeds.into_iter().enumerate() {
             let main = main.clone();
             let name = format!("{name}-{core}");
@@ -62,7 +62,7 @@ impl Cores {
 
 /// Runs one future on a reactor of the calling thread: for command line tools and tests.
 pub fn run_here<T: 'static>(future: impl Future<Output = T> + 'static) -> std::io::Result<T> {
-    reactor::run(Reactor::of_environment(), None, "main", future)
+    reactor::run(Reactor::chosen(), None, "main", future)
 }
 
 /// A plain thread, for work that is not a core's.

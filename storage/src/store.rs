@@ -404,7 +404,7 @@ mod tests {
         drop(store);
         let store = open(&[&below, &c, &a]).expect("in another order, and with one more");
         assert_eq!(places(&store), expected);
-        assert!(store.warnings().contains(&StoreWarning::NoLogIn { folder: c.clone(), logs: 3 }));
+        assert!(store.warnings().contains(&StoreWarning::NoLogIn { folder: c, logs: 3 }));
         drop(store);
         let error = open(&[&below, &b]).expect_err("a is left out").to_string();
         assert!(error.contains("log-00/commitlog is damaged: no folder of storePathCommitLog has this log"), "{error}");

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use base::LogId;
@@ -25,9 +25,9 @@ pub(super) struct Filling {
 
 impl Filling {
     /// Blocks. `None` when the file system cannot be asked.
-    fn look(folder: &PathBuf) -> Option<Filling> {
+    fn look(folder: &Path) -> Option<Filling> {
         let space = file::space(folder).ok()?;
-        Some(Filling { used_percent: policy::used_percent(space), folder: folder.clone(), space })
+        Some(Filling { used_percent: policy::used_percent(space), folder: folder.to_owned(), space })
     }
 
     /// Looks at the disks of a core's logs, off the core. A log whose disks cannot be asked is left out.
