@@ -1,5 +1,6 @@
 //! What a broker says of itself when it is up: at most a dozen lines on stderr, then one stable line on stdout.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use runtime::console;
@@ -58,6 +59,11 @@ fn lines(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) -> Vec<String
         format!("durability {}", durability(&config, boot.store.flush())),
         format!("listening  {}, advertised as {} ({})", boot.listen, core.advertised(), "brokerIP1"),
     ];
+    if config.store.commit_logs != [root.join("commitlog")] {
+        let folder = |folder: &PathBuf| format!("{} ({})", folder.display(), runtime::file::file_system_name(folder));
+        let folders: Vec<String> = config.store.commit_logs.iter().map(folder).collect();
+        lines.insert(2, format!("messages   {}", folders.join(", ")));
+    }
     let recovered = recovered(reports);
     if !recovered.is_empty() {
         let bytes: u64 = recovered.iter().map(|report| report.bytes_scanned).sum();

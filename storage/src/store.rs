@@ -407,7 +407,7 @@ mod tests {
         assert!(store.warnings().contains(&StoreWarning::NoLogIn { folder: c, logs: 3 }));
         drop(store);
         let error = open(&[&below, &b]).expect_err("a is left out").to_string();
-        assert!(error.contains("b/log-00 is damaged: no folder of storePathCommitLog has this log"), "{error}");
+        assert!(error.contains("log-00/commitlog is damaged: no folder of storePathCommitLog has this log"), "{error}");
         fs::create_dir_all(b.join("log-02")).expect("another store's");
         let error = open(&[&below, &b, &a]).expect_err("twice").to_string();
         assert!(error.contains("a/log-02 is damaged: ") && error.contains("b/log-02 is there as well"), "{error}");

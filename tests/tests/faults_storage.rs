@@ -20,7 +20,7 @@ use harness::frame::Frame;
 use harness::mounted::Mounted;
 use harness::process::{Dev, Running};
 use harness::request::{
-    self, CODE_MESSAGE_ILLEGAL, CODE_OK, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, Stored, create_topic, offset_of, pull,
+    CODE_MESSAGE_ILLEGAL, CODE_OK, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, Stored, create_topic, offset_of, pull,
     read_queue, send,
 };
 use harness::target::TARGET_VARIABLE;
@@ -472,8 +472,9 @@ fn send_and_hang_up(dev: &Dev, queue: &Queue, seed: u64, until: Instant) {
     let mut connection = connect(dev);
     while Instant::now() < until {
         // Most are small, some of up to a megabyte.
-        let bits = if random.below(50) == 0 { 21 } else { 15 };
-        let bytes = 1 + random.below(1 << random.below(bits)) as usize;
+        let bits_max = if random.below(50) == 0 { 21 } else { 15 };
+        let bits = random.below(bits_max);
+        let bytes = 1 + random.below(1 << bits) as usize;
         let frame = send(queue, signed(&mut random, bytes), "");
         match random.below(20) {
             0 => {
@@ -556,7 +557,7 @@ fn a17_a_flipped_bit_costs_one_message_and_no_offset() {
         assert_eq!(missing, [victim], "{field}");
         assert!(found.iter().all(|(offset, content)| *content == body(*offset, BYTES)), "{field}");
         running.await_line("records can't be read in", Duration::from_secs(5)).expect("the damage is told");
-        let stored = Stored::of(&connect(&dev).call(&request::send(&queue, "next", "")).expect("answered"));
+        let stored = Stored::of(&connect(&dev).call(&send(&queue, "next", "")).expect("answered"));
         assert_eq!(stored.expect("stored").queue_offset, MESSAGES, "{field}");
     }
 }

@@ -216,12 +216,12 @@ fn a_disk_without_room_for_a_segment_refuses_sends_until_it_has_it() {
 #[test]
 fn a_disk_that_fills_loses_its_oldest_messages_and_sends_go_on() {
     const TEST: &str = "a_disk_that_fills_loses_its_oldest_messages_and_sends_go_on";
-    // Twice what the disk holds.
-    const MESSAGES: u32 = (2 * IMAGE_BYTES / BODY_BYTES as u64) as u32;
+    // Twice what the disk holds, as many in each queue.
+    const MESSAGES: u32 = (2 * IMAGE_BYTES / BODY_BYTES as u64) as u32 / QUEUES * QUEUES;
     if std::env::var_os(TARGET_VARIABLE).is_some() {
         return left_out(TEST, "the store must lie on a disk of this test's own");
     }
-    let mut dev = Dev::new("forced").property("mapedFileSizeCommitLog=4194304").property("deleteFileBatchMax=2");
+    let mut dev = Dev::new("forced").property("cleanFileForciblyEnable=true").property("deleteFileBatchMax=2");
     dev = dev.property("deleteCommitLogFilesInterval=1");
     (dev.cores, dev.logs) = (1, 2);
     let mounted = match Mounted::new(&dev.folder().join("image"), &dev.store(), IMAGE_BYTES) {

@@ -114,6 +114,7 @@ fn a_batch_is_whole_or_refused() {
         append(&log, "T", 1, &body).await;
         append(&log, "T", 1, &body).await;
         let drafts = vec![draft("T", 1, &body, ""); 2];
+        log.room().await;
         let tickets = log.append_batch(&queue, &drafts, Millis(5)).expect("it goes to the next segment");
         assert_eq!(tickets.iter().map(queue_offset).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(tickets[0].physical_offset.offset().0, 1 << 20, "both are in the next segment");
