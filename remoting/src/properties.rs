@@ -94,9 +94,13 @@ pub fn get_all<'a, N: AsRef<str>>(properties: &'a str, names: &[N], values: &mut
     values.fill(None);
     for entry in entries(properties) {
         for (name, value) in names.iter().zip(values.iter_mut()) {
-            let found = entry.strip_prefix(name.as_ref()).and_then(|rest| rest.strip_prefix(NAME_END));
-            if let Some(found) = found.filter(|found| !found.is_empty()) {
-                *value = Some(found);
+            let name = name.as_ref();
+            // Nearly always the separator is elsewhere: that is seen without a comparison of texts.
+            if entry.as_bytes().get(name.len()) == Some(&(NAME_END as u8)) && entry.starts_with(name) {
+                let found = &entry[name.len() + 1..];
+                if !found.is_empty() {
+                    *value = Some(found);
+                }
                 break;
             }
         }
