@@ -207,7 +207,7 @@ fn a_field_that_is_no_number_is_refused_and_the_connection_lives() {
 }
 
 #[test]
-fn an_illegal_topic_name_leaves_no_trace() {
+fn f1_an_illegal_topic_name_leaves_no_trace() {
     let target = Target::start("names");
     let too_long = "x".repeat(128);
     let names = [
@@ -250,7 +250,7 @@ fn an_illegal_topic_name_leaves_no_trace() {
     assert_eq!(answer.code, CODE_OK, "127 characters are legal: {answer:?}");
     let (Some(before), Some(store)) = (before, target.store.as_deref()) else {
         return left_out(
-            "an_illegal_topic_name_leaves_no_trace",
+            "f1_an_illegal_topic_name_leaves_no_trace",
             "the store of the given servers is not known: its files were not looked at",
         );
     };

@@ -12,8 +12,8 @@ use harness::mounted::used_percent;
 use harness::pop::{Popped, pop};
 use harness::process::{Dev, Running};
 use harness::request::{
-    CODE_OK, CODE_PULL_OFFSET_MOVED, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, await_count, create_topic, heartbeat,
-    offset_of, pull, read_queue, recall, send,
+    CODE_OK, CODE_PULL_NOT_FOUND, CODE_PULL_OFFSET_MOVED, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, await_count,
+    create_topic, heartbeat, offset_of, pull, read_queue, recall, send,
 };
 use harness::target::TARGET_VARIABLE;
 use harness::transaction::{COMMIT, Half, half};
@@ -74,10 +74,14 @@ fn clean(connection: &mut Connection) {
     connection.call_ok(&Frame::request(DELETE_EXPIRED)).expect("accepted");
 }
 
-fn runtime_number(connection: &mut Connection, name: &str) -> u64 {
+fn runtime_text(connection: &mut Connection, name: &str) -> Option<String> {
     let answer = connection.call_ok(&Frame::request(RUNTIME_INFO)).expect("answered");
     let table: Value = serde_json::from_slice(&answer.body).expect("JSON");
-    let text = table["table"][name].as_str().unwrap_or_else(|| panic!("no {name} in {table}"));
+    table["table"][name].as_str().map(str::to_owned)
+}
+
+fn runtime_number(connection: &mut Connection, name: &str) -> u64 {
+    let text = runtime_text(connection, name).unwrap_or_else(|| panic!("there is no {name}"));
     text.parse().unwrap_or_else(|_| panic!("{name} is {text}"))
 }
 
@@ -145,6 +149,40 @@ fn who_reads_too_late_is_told_once_and_goes_on() {
     assert_eq!(stored.number("queueOffset").expect("an offset"), max);
 }
 
+/// The table of such pulls whose minimum is 0 is in `offsets.rs`.
+#[test]
+fn b1_a_pull_in_front_of_the_minimum_leads_to_it_and_one_behind_the_end_to_the_end() {
+    if is_given("b1_a_pull_in_front_of_the_minimum_leads_to_it_and_one_behind_the_end_to_the_end") {
+        return;
+    }
+    let dev = dev("retention-pulls");
+    let _running = dev.start();
+    let mut connection = connect(&dev);
+    let queue = Queue::new(&unique_name("pulls"), 0);
+    connection.call_ok(&create_topic(&queue.topic, 1)).expect("made");
+    fill(&mut connection, &queue, FILLERS);
+    assert!(await_count(&mut connection, &queue, i64::from(FILLERS)));
+    expire(&dev, &mut connection);
+    until("the end of all that expired", || runtime_number(&mut connection, "droppedSegmentsTotal") >= 3);
+    let min = offset_of(&mut connection, MIN_OFFSET, &queue).expect("known");
+    let max = i64::from(FILLERS);
+    assert!(min > 1 && min < max, "{min}");
+    for (offset, code, next) in [
+        (-1, CODE_PULL_OFFSET_MOVED, min),
+        (0, CODE_PULL_OFFSET_MOVED, min),
+        (min - 1, CODE_PULL_OFFSET_MOVED, min),
+        (min, CODE_OK, min + 1),
+        (max - 1, CODE_OK, max),
+        (max, CODE_PULL_NOT_FOUND, max),
+        (max + 1, CODE_PULL_OFFSET_MOVED, max),
+        (max + 1_000_000, CODE_PULL_OFFSET_MOVED, max),
+    ] {
+        let pulled = Pulled::of(&connection.call(&pull("late", &queue, offset, 1)).expect("answered")).expect("a pull");
+        let told = (pulled.code, pulled.next_offset, pulled.min_offset, pulled.max_offset);
+        assert_eq!(told, (code, next, min, max), "at {offset}");
+    }
+}
+
 #[test]
 fn what_waits_for_its_time_outlives_its_segment() {
     const WAITING: u64 = 30;
@@ -208,9 +246,12 @@ fn a_half_message_holds_its_segment_until_it_is_ended() {
     clean(&mut connection);
     running.await_line("transactions in it are not ended", CLEANED_WITHIN).expect("the reason is told");
     assert_eq!((runtime_number(&mut connection, "logsHeldBack"), first.exists()), (1, true));
+    let by = runtime_text(&mut connection, "logsHeldBackBy").expect("it is told what holds it back");
+    assert!(by.contains("oldest segment of log 0") && by.contains("transactions in it are not ended (1)"), "{by}");
     assert_eq!(connection.call(&pending.end(COMMIT)).expect("answered").code, CODE_OK);
     expire(&dev, &mut connection);
     until("a log that is held back no more", || runtime_number(&mut connection, "logsHeldBack") == 0);
+    assert_eq!(runtime_text(&mut connection, "logsHeldBackBy"), None);
     running.kill();
     let _running = dev.start();
     let mut connection = connect(&dev);
@@ -337,4 +378,34 @@ fn a_disk_that_is_too_full_refuses_sends_with_the_cause() {
     let raise = Frame::request(25).body("diskSpaceWarningLevelRatio=90\ndiskSpaceCleanForciblyRatio=85\n");
     connection.call_ok(&raise).expect("updated");
     until("sends after the limit is raised", || connection.call(&send(&queue, "x", "")).expect("answered").code == 0);
+}
+
+#[test]
+fn a_refused_send_is_told_what_holds_old_segments_back() {
+    let name = "a_refused_send_is_told_what_holds_old_segments_back";
+    if is_given(name) {
+        return;
+    }
+    if used_percent(&std::env::temp_dir()) <= 36 {
+        return left_out(name, "the disk is emptier than 36%");
+    }
+    let dev = dev("retention-held").property("transactionTimeOut=600000");
+    let _running = dev.start();
+    let mut connection = connect(&dev);
+    let (queue, filler) = (Queue::new(&unique_name("held"), 0), Queue::new(&unique_name("fill"), 0));
+    for queue in [&queue, &filler] {
+        connection.call_ok(&create_topic(&queue.topic, 1)).expect("made");
+    }
+    let pending = Half::of(&connection.call(&half(&queue, "pending", "")).expect("answered")).expect("stored");
+    fill(&mut connection, &filler, FILLERS);
+    let lower = Frame::request(25).body("diskSpaceCleanForciblyRatio=30\ndiskSpaceWarningLevelRatio=35\n");
+    connection.call_ok(&lower).expect("updated");
+    until("a remark that names the transaction", || {
+        let answer = connection.call(&send(&filler, "x", "")).expect("answered");
+        answer.code == 14 && answer.remark.contains("transactions in it are not ended (1)")
+    });
+    let raise = Frame::request(25).body("diskSpaceWarningLevelRatio=90\ndiskSpaceCleanForciblyRatio=85\n");
+    connection.call_ok(&raise).expect("updated");
+    until("sends after the limit is raised", || connection.call(&send(&filler, "x", "")).expect("answered").code == 0);
+    assert_eq!(connection.call(&pending.end(COMMIT)).expect("answered").code, CODE_OK);
 }

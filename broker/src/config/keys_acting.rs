@@ -90,6 +90,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("enableRetryTopicV2", Kind::Flag, "false", Live, "let popped messages come again by topics named GROUP+TOPIC"),
     Key::acting("retrieveMessageFromPopRetryTopicV1", Kind::Flag, "true", Live, "with enableRetryTopicV2: read the older retry topics too"),
     Key::acting("popFromRetryProbability", Kind::Whole { min: 0, max: 100, unit: "%" }, "20", Live, "pops that begin with what comes again"),
+    Key::acting("popFromRetryProbabilityForPriority", Kind::Whole { min: 0, max: 100, unit: "%" }, "0", Live, "the same for pops of topics whose queues are priorities"),
+    Key::acting("priorityOrderAsc", Kind::Flag, "true", Live, "a higher number is a higher priority"),
+
+    // Light queues.
+    Key::acting("enableLmq", Kind::Flag, "false", Live, "topics named %LMQ%… make themselves and are told to no nameserver"),
+    Key::acting("enableMultiDispatch", Kind::Flag, "false", Live, "with enableLmq: put a message into all such topics that it names"),
+    Key::acting("maxLmqConsumeQueueNum", Kind::Whole { min: 0, max: 1 << 20, unit: "" }, "20000", Live, "such topics; beyond it a message or a pull that would make one is refused"),
 
     // Messages.
     Key::acting("maxMessageSize", BODY, "", Live, "largest body of a message")

@@ -20,6 +20,7 @@ pub struct Config {
     pub topics: Topics,
     pub consumers: Consumers,
     pub messages: Messages,
+    pub light_queues: LightQueues,
     pub delays: Delays,
     pub transactions: Transactions,
     pub pop: Pop,
@@ -101,6 +102,16 @@ pub struct Messages {
     pub store_replies: bool,
 }
 
+/// Topics of one queue that make themselves, and that one message can be put into many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LightQueues {
+    pub enabled: bool,
+    /// Messages name some in a property.
+    pub dispatch: bool,
+    /// Beyond it nothing is done that would make one more.
+    pub count_max: u32,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transactions {
     /// How long producers are left in peace about a half message.
@@ -124,6 +135,10 @@ pub struct Pop {
     pub old_retry_topics_too: bool,
     /// Of a hundred pops, so many begin with what comes again.
     pub retries_first_percent: u32,
+    /// The same of pops that go by priority.
+    pub priority_retries_first_percent: u32,
+    /// Of queues that are priorities, the one with the highest number is popped first.
+    pub highest_queue_first: bool,
 }
 
 /// Messages that are delivered later than they are sent.
@@ -279,6 +294,11 @@ impl Config {
                 reject_transactions: settings.flag("rejectTransactionMessage"),
                 store_replies: settings.flag("storeReplyMessageEnable"),
             },
+            light_queues: LightQueues {
+                enabled: settings.flag("enableLmq"),
+                dispatch: settings.flag("enableLmq") && settings.flag("enableMultiDispatch"),
+                count_max: settings.value("maxLmqConsumeQueueNum"),
+            },
             transactions: Transactions {
                 immune_time: millis(settings, "transactionTimeOut"),
                 check_interval: millis(settings, "transactionCheckInterval"),
@@ -291,6 +311,8 @@ impl Config {
                 new_retry_topics: settings.flag("enableRetryTopicV2"),
                 old_retry_topics_too: settings.flag("retrieveMessageFromPopRetryTopicV1"),
                 retries_first_percent: settings.value("popFromRetryProbability"),
+                priority_retries_first_percent: settings.value("popFromRetryProbabilityForPriority"),
+                highest_queue_first: settings.flag("priorityOrderAsc"),
             },
             delays: delays_of(settings),
             store: store_of(settings),

@@ -45,11 +45,14 @@ impl Filling {
         .await
     }
 
-    fn says(&self, limit_percent: u8) -> String {
+    /// Why sends are refused. `held_back` tells what keeps old segments from making room, if anything does.
+    pub(super) fn says(&self, limit_percent: u8, held_back: &str) -> String {
+        let held_back =
+            if held_back.is_empty() { String::new() } else { format!(". No room is made by now: {held_back}") };
         format!(
             "the disk of {} is {}% full ({} of {} MiB can still be used), and above {limit_percent}% \
              (diskSpaceWarningLevelRatio) sends are refused: free space there, or lower fileReservedTime; they resume by \
-             themselves",
+             themselves{held_back}",
             self.folder.display(),
             self.used_percent,
             self.space.bytes_available >> 20,
@@ -82,13 +85,13 @@ impl Refusing {
     }
 
     /// Takes a new look at a log's disks into account. True when its sends were taken and are refused now, or the other
-    /// way round.
-    pub(super) fn update(&self, retention: &Retention, log: LogId, filling: &Filling) -> bool {
+    /// way round. `held_back` as for [`Filling::says`].
+    pub(super) fn update(&self, retention: &Retention, log: LogId, filling: &Filling, held_back: &str) -> bool {
         let mut says = self.says.borrow_mut();
         let before = says.contains_key(&log);
         let refuses = policy::refuses(retention, filling.used_percent, before);
         if refuses {
-            says.insert(log, filling.says(retention.used_percent_refusing).into());
+            says.insert(log, filling.says(retention.used_percent_refusing, held_back).into());
         } else {
             says.remove(&log);
         }

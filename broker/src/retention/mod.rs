@@ -80,10 +80,23 @@ impl Retention {
         self.wanted_now.notify();
     }
 
-    /// Logs whose oldest segment should go and is still needed.
-    pub(crate) fn logs_held_back(&self) -> usize {
-        self.held_back.borrow().len()
+    /// This core's logs whose oldest segment should go and is still needed, and by what.
+    pub(crate) fn held_back(&self) -> BTreeMap<LogId, String> {
+        self.held_back.borrow().iter().map(|(log, held)| (*log, held.to_string())).collect()
     }
+}
+
+/// What holds the oldest segments of all logs of all cores back, in one sentence; empty when nothing does.
+async fn held_back(core: &Rc<Core>) -> String {
+    let of_cores = core.on_each(|core| async move { core.retention.held_back() }).await;
+    held_back_text(&of_cores.into_iter().flatten().collect())
+}
+
+/// A sentence for people from what [`Retention::held_back`] gives.
+pub(crate) fn held_back_text(held_back: &BTreeMap<LogId, String>) -> String {
+    let logs: Vec<String> =
+        held_back.iter().map(|(log, held)| format!("the oldest segment of log {log} stays, as {held}")).collect();
+    logs.join("; ")
 }
 
 /// Starts the rounds of a core. Cleaning writes small files, so it may use the store's ballast.
@@ -128,8 +141,10 @@ fn pause(settings: &Settings, fillings: &Fillings) -> Duration {
 async fn look(core: &Rc<Core>) -> Fillings {
     let fillings = Filling::of_logs(core).await;
     let config = core.config();
+    let may_refuse = |filling: &Filling| policy::refuses(&config.retention, filling.used_percent, true);
+    let held_back = if fillings.values().any(may_refuse) { held_back(core).await } else { String::new() };
     for (log, filling) in &fillings {
-        if core.retention.refusing.update(&config.retention, *log, filling) {
+        if core.retention.refusing.update(&config.retention, *log, filling, &held_back) {
             match core.retention.admits(*log) {
                 Err(refusal) => crate::log::warn(format_args!("log {log}: {}", refusal.remark)),
                 Ok(()) => crate::log::note(format_args!("log {log}: the disk has room again, sends are taken")),
@@ -222,7 +237,9 @@ async fn let_go(core: &Rc<Core>, oldest: &Oldest) -> Result<Option<Held>, Storag
 
 /// Tells once why a segment stays that should go.
 fn hold_back(core: &Rc<Core>, log: &Rc<Log>, held: Held) {
-    if core.retention.held_back.borrow_mut().insert(log.id(), held) != Some(held) {
+    let before = core.retention.held_back.borrow_mut().insert(log.id(), held);
+    let is_known = before.is_some_and(|before| std::mem::discriminant(&before) == std::mem::discriminant(&held));
+    if !is_known {
         crate::log::warn(format_args!("log {}: its oldest segment stays although it should go: {held}", log.id()));
     }
 }

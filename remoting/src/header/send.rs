@@ -78,17 +78,31 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Topic and queue of a send as they are written, found in one walk: all that is needed to pass it on.
-pub fn destination(fields: &Fields) -> Option<(&str, &str)> {
-    let (mut topic, mut queue) = (None, None);
+/// What decides where a send goes, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination<'a> {
+    pub topic: &'a str,
+    pub queue: &'a str,
+    /// Empty where there are none.
+    pub properties: &'a str,
+}
+
+/// All that is needed to pass a send on, found in one walk.
+pub fn destination(fields: &Fields) -> Option<Destination<'_>> {
+    let (mut topic, mut queue, mut properties) = (None, None, None);
     for (index, name) in fields.names_bytes().enumerate() {
         match name {
             b"b" | b"topic" => topic = Some(index),
             b"e" | b"queueId" => queue = Some(index),
+            b"i" | b"properties" => properties = Some(index),
             _ => {}
         }
     }
-    Some((fields.read_at(topic?, "topic").ok()?, fields.read_at(queue?, "queueId").ok()?))
+    Some(Destination {
+        topic: fields.read_at(topic?, "topic").ok()?,
+        queue: fields.read_at(queue?, "queueId").ok()?,
+        properties: properties.map_or(Ok(""), |index| fields.read_at(index, "properties")).ok()?,
+    })
 }
 
 impl SendMessage {
@@ -209,7 +223,9 @@ mod tests {
         assert_eq!((long.get("topic"), short.get("b"), short.get("topic")), (Some("T"), Some("T"), None));
         assert_eq!(SendMessage::decode(&long), Ok(sample()));
         assert_eq!(SendMessage::decode(&short), Ok(sample()));
-        assert_eq!((destination(&long), destination(&short)), (Some(("T", "-1")), Some(("T", "-1"))));
+        let found = sample();
+        let found = Destination { topic: "T", queue: "-1", properties: &found.properties };
+        assert_eq!((destination(&long), destination(&short)), (Some(found), Some(found)));
         short.remove("e");
         assert_eq!(destination(&short), None);
     }

@@ -121,11 +121,14 @@ impl Log {
         }
     }
 
-    /// Waits until a refused append may be tried again.
+    /// Waits until a refused append may be tried again: until half of what may wait is free, and at least for one more
+    /// write. A record that needs more than that half would be refused again at once, and its sender, which tries
+    /// again, would leave the core no time to write.
     pub async fn room(&self) {
-        let limit = self.options.unwritten_bytes_max / 2;
+        let (limit, written) = (self.options.unwritten_bytes_max / 2, self.marks.written());
         while !self.marks.has_failed() {
-            if self.marks.appended() - self.marks.written() > limit {
+            let unwritten = self.marks.appended() - self.marks.written();
+            if unwritten > limit || (unwritten > 0 && self.marks.written() == written) {
                 self.written_more.notified().await;
             } else if self.waits_for_segment() {
                 self.space_changed.notified().await;
@@ -133,6 +136,11 @@ impl Log {
                 return;
             }
         }
+    }
+
+    /// Bytes that may wait for their write. A record that does not fit beside those that wait is refused as busy.
+    pub fn unwritten_bytes_max(&self) -> u64 {
+        self.options.unwritten_bytes_max
     }
 
     /// A queue whose topic was deleted begins anew under its name.

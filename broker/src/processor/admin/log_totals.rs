@@ -1,15 +1,18 @@
 //! The logs of all cores together, as the runtime information (28) tells of them.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use base::LogId;
 use runtime::flush::FlushKind;
 use storage::TierReads;
 
 use super::status::{Table, bytes_text};
 use crate::core::Core;
+use crate::retention;
 
 /// All logs together, in bytes. Offsets are summed, so they grow with every message whichever log it goes to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LogTotals {
     pub(crate) min: i64,
     pub(crate) appended: i64,
@@ -28,8 +31,8 @@ pub(crate) struct LogTotals {
     cold_loads: u64,
     read: TierReads,
     flush_kind: Option<FlushKind>,
-    /// Logs whose oldest segment should go and is still needed.
-    held_back: i64,
+    /// Logs whose oldest segment should go and is still needed, and by what.
+    held_back: BTreeMap<LogId, String>,
 }
 
 /// Sums over all logs of all cores.
@@ -54,7 +57,7 @@ fn own_log_totals(core: &Rc<Core>) -> LogTotals {
             visible: wire(stats.visible),
             store_ms_first: stats.store_ms_first,
             segments_dropped: wire(stats.dropped_segments),
-            held_back: 0,
+            held_back: BTreeMap::new(),
             writes: stats.writes,
             written_bytes: stats.written_bytes,
             padding_bytes: stats.padding_bytes,
@@ -66,7 +69,7 @@ fn own_log_totals(core: &Rc<Core>) -> LogTotals {
             flush_kind: Some(log.flush_kind()),
         });
     }
-    all.held_back = wire(core.retention.logs_held_back() as u64);
+    all.held_back = core.retention.held_back();
     all
 }
 
@@ -78,7 +81,7 @@ impl LogTotals {
         self.written += other.written;
         self.visible += other.visible;
         self.segments_dropped += other.segments_dropped;
-        self.held_back += other.held_back;
+        self.held_back.extend(other.held_back);
         self.writes += other.writes;
         self.written_bytes += other.written_bytes;
         self.padding_bytes += other.padding_bytes;
@@ -105,7 +108,10 @@ impl LogTotals {
         table.put("remainHowManyDataToFlush", bytes_text(behind(self.appended, self.durable)));
         table.put("remainHowManyDataToCommit", bytes_text(behind(self.appended, self.written)));
         table.put("droppedSegmentsTotal", self.segments_dropped);
-        table.put("logsHeldBack", self.held_back);
+        table.put("logsHeldBack", self.held_back.len());
+        if !self.held_back.is_empty() {
+            table.put("logsHeldBackBy", retention::held_back_text(&self.held_back));
+        }
         table.put("dispatchBehindBytes", behind(self.appended, self.visible));
         // What is stored becomes visible in the step that confirms it: no queue of such work can fill up.
         table.put("dispatchMaxBuffer", 0);

@@ -153,6 +153,25 @@ fn too_much_unwritten_is_busy_and_passes() {
     .expect("an executor");
 }
 
+/// Each waits for room as often as it is refused. Whoever is refused while the log has room by half must not try again
+/// for ever, on the core that has to write.
+#[test]
+fn a_record_of_more_than_half_the_limit_waits_for_writes() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let options = LogOptions { unwritten_bytes_max: 100_000, ..small(FlushPolicy::Sync) };
+        let (log, _) = open(&folders, &options).await;
+        for round in 0..8 {
+            append(&log, "T", 0, &vec![0; 30_000]).await;
+            append(&log, "T", 0, &vec![0; 90_000]).await;
+            assert_eq!(log.queue("T", QueueId(0)).next().0, 2 * (round + 1));
+        }
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
 /// Whatever becomes of the disk afterwards: what was accepted has its place.
 #[test]
 fn a_record_is_accepted_only_where_a_segment_has_its_place() {
