@@ -100,6 +100,9 @@ mod tests {
         for line in [
             "ringmq version",
             "ringmq bench send --broker 127.0.0.1:10911",
+            "ringmq bench run quick --broker 127.0.0.1:10911 --set rate=5,6 --set duration=2s --rounds 3 --out o --live",
+            "ringmq bench report a b -o page.html",
+            "ringmq bench compare 127.0.0.1:1 127.0.0.1:2 --plan quick --rounds 5",
             "ringmq dev",
             "ringmq dev --reactor glommio",
             "ringmq --reactor ring broker",
