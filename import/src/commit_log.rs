@@ -16,8 +16,9 @@ use crate::error::{ImportError, IoContext};
 
 /// Digits of a file's name.
 const NAME_DIGITS: usize = 20;
-/// Bytes read at once; more when a record is longer.
-const WINDOW_BYTES: usize = 4 << 20;
+/// Bytes read at once; more when a record is longer. Of those who read on, and of those who look single records up.
+const SCAN_BYTES: u64 = 4 << 20;
+const LOOKUP_BYTES: u64 = 64 << 10;
 /// A damaged length is not followed further than this.
 const RECORD_BYTES_MAX: u64 = 128 << 20;
 
@@ -105,8 +106,20 @@ impl CommitLog {
         self.file_bytes
     }
 
+    /// Reads on from a place.
     pub fn scan(&self, from: u64) -> Scanner<'_> {
-        Scanner { log: self, window: Window::default(), at: from.max(self.min()), end: from.max(self.min()) }
+        self.reader(from, SCAN_BYTES)
+    }
+
+    /// For [`Scanner::record_at`].
+    pub(crate) fn lookup(&self) -> Scanner<'_> {
+        self.reader(0, LOOKUP_BYTES)
+    }
+
+    fn reader(&self, from: u64, window_bytes: u64) -> Scanner<'_> {
+        let at = from.max(self.min());
+        let window = Window { file: None, start: 0, bytes: Vec::new(), bytes_wanted: window_bytes };
+        Scanner { log: self, window, at, end: at }
     }
 
     fn file_of(&self, offset: u64) -> Option<&(u64, PathBuf)> {
@@ -124,11 +137,11 @@ pub struct Scanner<'a> {
     end: u64,
 }
 
-#[derive(Default)]
 struct Window {
     file: Option<(u64, PathBuf, ReadFile)>,
     start: u64,
     bytes: Vec<u8>,
+    bytes_wanted: u64,
 }
 
 impl Window {
@@ -143,7 +156,7 @@ impl Window {
                 self.file = Some((*file_start, path.clone(), file));
             }
             let (_, path, file) = self.file.as_ref().expect("it was just opened");
-            let wanted = (WINDOW_BYTES as u64).min(file_limit - offset).max(limit - offset);
+            let wanted = self.bytes_wanted.min(file_limit - offset).max(limit - offset);
             self.bytes.resize(wanted as usize, 0);
             self.start = offset;
             file.read_exact_at(&mut self.bytes, offset - file_start).context("read", path)?;

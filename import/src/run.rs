@@ -53,7 +53,7 @@ pub struct Progress {
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, ImportError> {
     let mut source = Source::open(&options.source, &options.commit_logs)?;
     let Tables { mut topics, offsets, groups, modes } = Tables::read(&source)?;
-    let target = Target::create(&options.target, options.logs)?;
+    let target = Target::create(&options.target, options.logs, source.log.limit() - source.log.min())?;
     let log_file_bytes = Some(source.log.file_bytes()).filter(|bytes| *bytes > 0);
     let segment_bytes = options.segment_bytes.or(log_file_bytes).unwrap_or(SEGMENT_BYTES_USUAL);
     let mut report = Report { logs: options.logs, segment_bytes, ..Report::default() };
@@ -76,7 +76,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Repo
     let end = scanner.end();
     transfer.report.source_bytes = end - log.min();
     transfer.report.cut_bytes = remains_behind(&log, &mut scanner)?;
-    transfer.take_what_waits(&mut scanner)?;
+    transfer.take_what_waits(&mut log.lookup())?;
     transfer.settle_queues(end)?;
     let Transfer { logs, mut report, .. } = transfer;
     for log in logs {

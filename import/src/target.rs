@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base::LogId;
 use remoting::json;
-use runtime::file::sync_folder;
+use runtime::file::{space, sync_folder};
 use runtime::table_file;
 use serde::Serialize;
 use storage::{LogBuilder, Store, StoreOptions};
@@ -20,14 +20,15 @@ pub(crate) struct Target {
     store: Store,
     building: PathBuf,
     root: PathBuf,
+    is_finished: bool,
 }
 
 impl Target {
-    /// Begins a store. What an earlier import left unfinished goes.
+    /// Begins a store for so many bytes. What an earlier import left unfinished goes.
     ///
     /// # Errors
-    /// When something is there already, or the folder cannot be made.
-    pub(crate) fn create(root: &Path, logs: u16) -> Result<Target, ImportError> {
+    /// When something is there already, there is no room, or the folder cannot be made.
+    pub(crate) fn create(root: &Path, logs: u16, bytes: u64) -> Result<Target, ImportError> {
         refuse_what_is_there(root)?;
         let mut building = root.as_os_str().to_owned();
         building.push(UNFINISHED);
@@ -41,8 +42,9 @@ impl Target {
                 _ => fs::remove_dir_all(&building).context("remove", &building)?,
             }
         }
+        refuse_without_room(root, bytes)?;
         let store = Store::open(options)?;
-        Ok(Target { store, building, root: root.to_owned() })
+        Ok(Target { store, building, root: root.to_owned(), is_finished: false })
     }
 
     /// Its logs, empty.
@@ -59,12 +61,44 @@ impl Target {
     }
 
     /// Gives the store its name, durably.
-    pub(crate) fn finish(self) -> Result<(), ImportError> {
+    pub(crate) fn finish(mut self) -> Result<(), ImportError> {
         self.store.close()?;
         fs::rename(&self.building, &self.root).context("rename to", &self.root)?;
+        self.is_finished = true;
         let parent = parent_of(&self.root);
         sync_folder(parent).context("sync the folder", parent)
     }
+}
+
+impl Drop for Target {
+    /// An import that failed gives its space back. What cannot be removed is removed by the next.
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = fs::remove_dir_all(&self.building);
+        }
+    }
+}
+
+fn refuse_without_room(root: &Path, bytes: u64) -> Result<(), ImportError> {
+    let parent = existing_above(root);
+    let available = space(parent).context("look for space in", parent)?.bytes_available;
+    if available < bytes {
+        return Err(ImportError::Target(format!(
+            "the log has {bytes} bytes, and {available} are available in {}: free space there, or name a folder on another \
+             disk; the new store takes as much as the old one",
+            parent.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The nearest folder above a path that is there.
+fn existing_above(path: &Path) -> &Path {
+    let mut parent = parent_of(path);
+    while !parent.exists() {
+        parent = parent_of(parent);
+    }
+    parent
 }
 
 fn refuse_what_is_there(root: &Path) -> Result<(), ImportError> {
@@ -105,17 +139,21 @@ mod tests {
         let folder = TempFolder::new("target");
         let root = folder.path().join("store");
         let unfinished = folder.path().join("store.importing");
-        let target = Target::create(&root, 3).expect("begun");
+        let target = Target::create(&root, 3, 0).expect("begun");
         assert!(!root.exists() && unfinished.exists());
-        let error = Target::create(&root, 3).err().expect("two at once").to_string();
+        let error = Target::create(&root, 3, 0).err().expect("two at once").to_string();
         assert!(error.contains("is in use by another process"), "{error}");
         drop(target);
+        assert!(!unfinished.exists(), "one that fails leaves nothing");
+        let error = Target::create(&root, 3, u64::MAX).err().expect("no room").to_string();
+        assert!(error.contains("are available in") && !unfinished.exists(), "{error}");
+        fs::create_dir_all(unfinished.join("config")).expect("a folder of one that was killed");
         fs::write(unfinished.join("config/remains"), "x").expect("written");
         fs::create_dir(&root).expect("an empty folder");
-        let target = Target::create(&root, 3).expect("begun anew");
+        let target = Target::create(&root, 3, 0).expect("begun anew");
         target.finish().expect("finished");
         assert!(root.join("store.json").exists() && !root.join("config/remains").exists() && !unfinished.exists());
-        let error = Target::create(&root, 3).err().expect("not empty").to_string();
+        let error = Target::create(&root, 3, 0).err().expect("not empty").to_string();
         assert!(error.contains("not empty: name a folder that is new"), "{error}");
     }
 }

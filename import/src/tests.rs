@@ -235,27 +235,23 @@ fn messages_keep_their_offsets_and_others_stay_behind() {
     assert!(floors.len() == 1 && floors[0].contains(r#""T":{"2":{"next":8"#), "{floors:?}");
 }
 
-#[test]
-fn what_waits_waits_once() {
-    let folder = TempFolder::new("import");
-    let (root, target) = (folder.path().join("old"), folder.path().join("new"));
-    let mut maker = Maker::new(&root, 0);
+/// By level: one delivered and noted, one delivered since, one that waits.
+fn put_delayed(maker: &mut Maker) {
     let level = |key: &str| format!("DELAY\u{1}2\u{2}UNIQ_KEY\u{1}{key}\u{2}REAL_TOPIC\u{1}T\u{2}REAL_QID\u{1}1\u{2}");
-    let timer = |key: &str, more: &str| {
-        format!("TIMER_OUT_MS\u{1}{LATER}\u{2}UNIQ_KEY\u{1}{key}\u{2}REAL_TOPIC\u{1}T\u{2}REAL_QID\u{1}2\u{2}{more}")
-    };
-    // By level: one delivered and noted, one delivered since, one that waits, one that its queue lacks.
     for (offset, (key, due)) in [("noted", THEN), ("since", THEN + 10), ("waits", LATER)].into_iter().enumerate() {
         let properties = level(key);
-        maker.put(&Put {
-            properties: &properties,
-            tags_code: due as i64,
-            ..put(SCHEDULE_TOPIC, 1, offset as u64, key)
-        });
+        let at = offset as u64;
+        maker.put(&Put { properties: &properties, tags_code: due as i64, ..put(SCHEDULE_TOPIC, 1, at, key) });
     }
     maker.put(&Put { properties: &level("since"), stored_ms: THEN + 11, ..put("T", 1, 0, "since") });
     maker.table("config/delayOffset.json", r#"{"offsetTable":{2:1}}"#);
-    // By time: rolled, taken back both ways, delivered, waiting.
+}
+
+/// By time: rolled, taken back both ways, delivered, waiting.
+fn put_timed(maker: &mut Maker) {
+    let timer = |key: &str, more: &str| {
+        format!("TIMER_OUT_MS\u{1}{LATER}\u{2}UNIQ_KEY\u{1}{key}\u{2}REAL_TOPIC\u{1}T\u{2}REAL_QID\u{1}2\u{2}{more}")
+    };
     let timers = [
         ("rolled", ""),
         ("back", ""),
@@ -267,15 +263,17 @@ fn what_waits_waits_once() {
         ("y", "TIMER_DEL_UNIQKEY\u{1}T+named\u{2}"),
     ];
     for (offset, (key, more)) in timers.into_iter().enumerate() {
-        let body = format!("{key} {}", more.len());
+        let body = if more.is_empty() { key.to_owned() } else { format!("{key} again") };
         maker.put(&Put { properties: &timer(key, more), ..put(TIMER_TOPIC, 0, offset as u64, &body) });
     }
     let came = timer("came", "TIMER_DEQUEUE_MS\u{1}5\u{2}");
     maker.put(&Put { properties: &came, stored_ms: THEN + 12, ..put("T", 2, 0, "came") });
     let check = [THEN.to_be_bytes(), [0; 8], 8_u64.to_be_bytes()].concat();
-    fs::create_dir_all(root.join("config")).expect("a folder");
-    fs::write(root.join("config/timercheck"), check).expect("written");
-    // Halves: ended by a mark, by a message, checked, pending.
+    fs::write(maker.root.join("config/timercheck"), check).expect("written");
+}
+
+/// Halves: ended by a mark, by a message, checked, pending.
+fn put_halves(maker: &mut Maker) {
     let half = |key: &str| format!("UNIQ_KEY\u{1}{key}\u{2}REAL_TOPIC\u{1}T\u{2}REAL_QID\u{1}0\u{2}PGROUP\u{1}g\u{2}");
     let mut places = Vec::new();
     for (offset, key) in ["marked", "sent", "checked", "pending", "checked"].into_iter().enumerate() {
@@ -284,7 +282,10 @@ fn what_waits_waits_once() {
     maker.put(&Put { properties: "TAGS\u{1}d\u{2}", ..put(OP_HALF_TOPIC, 0, 0, "0,17") });
     let commit = sys_flag::TRANSACTION_COMMIT;
     maker.put(&Put { sys_flag: commit, prepared: places[1] as i64, ..put("T", 0, 0, "sent") });
-    // Popped: two of three acknowledged, one in the revive topic, one in the timer topic still.
+}
+
+/// Popped: two of three acknowledged, one in the revive topic, one in the timer topic still.
+fn put_popped(maker: &mut Maker) {
     for offset in 0..3 {
         maker.put(&put("T", 3, offset, &format!("popped {offset}")));
     }
@@ -295,15 +296,25 @@ fn what_waits_waits_once() {
     let waits =
         format!("TAGS\u{1}ack\u{2}TIMER_OUT_MS\u{1}{LATER}\u{2}REAL_TOPIC\u{1}{REVIVE}\u{2}REAL_QID\u{1}0\u{2}");
     maker.put(&Put { properties: &waits, ..put(TIMER_TOPIC, 0, 8, &ack(2)) });
-    maker.finish();
+}
 
+#[test]
+fn what_waits_waits_once() {
+    let folder = TempFolder::new("import");
+    let (root, target) = (folder.path().join("old"), folder.path().join("new"));
+    let mut maker = Maker::new(&root, 0);
+    put_delayed(&mut maker);
+    put_timed(&mut maker);
+    put_halves(&mut maker);
+    put_popped(&mut maker);
+    maker.finish();
     let report = maker.import(&target).expect("imported");
     assert!(report.is_whole(), "{report:?}");
     assert_eq!((report.delayed, report.timed, report.halves, report.popped), (1, 2, 2, 1));
     let records = records(&target);
     let mut held = bodies(&records, TIMER_TOPIC);
     held.sort();
-    assert_eq!(held, ["popped 1", "rolled 19", "timed 0", "waits"]);
+    assert_eq!(held, ["popped 1", "rolled again", "timed", "waits"]);
     let mut halves = bodies(&records, HALF_TOPIC);
     halves.sort();
     assert_eq!(halves, ["checked", "pending"]);

@@ -1,3 +1,5 @@
+//! Logs over several files, with damage and cuts at every place.
+
 use base::{QueueId, QueueOffset};
 use remoting::record::{Placement, RecordDraft, blank, encode, record_bytes};
 use runtime::file::TempFolder;

@@ -1,3 +1,5 @@
+//! Queues that begin and end anywhere in their files.
+
 use runtime::file::TempFolder;
 
 use super::*;

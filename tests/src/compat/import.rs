@@ -43,6 +43,7 @@ const RINGMQ: [&str; 5] = [
     "transactionCheckInterval=1000",
     "recallMessageEnable=true",
 ];
+const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 /// An import of a store of some megabytes, by a debug build on a busy machine.
 const IMPORT_WITHIN: Duration = Duration::from_secs(180);
 
@@ -57,8 +58,9 @@ pub fn run(jars: &Path, end: End) -> Result<(), String> {
     let before = state::read(&mut open(&apache.broker)?)?;
     println!("{}: {}", if end == End::Kill { "kill -9" } else { "stop" }, before.summary());
     let recent = fill::just_before_the_end(&apache.broker, &filled)?;
-    apache.end(end)?;
     let source = apache.store();
+    refused_while_it_runs(&source)?;
+    apache.end(end)?;
     let listed = contents(&source)?;
 
     let dev = Dev::new("import").without_properties().property(&format!("mappedFileSizeCommitLog={SEGMENT_BYTES}"));
@@ -87,8 +89,20 @@ pub fn run(jars: &Path, end: End) -> Result<(), String> {
     Ok(())
 }
 
+fn refused_while_it_runs(source: &Path) -> Result<(), String> {
+    let from = source.to_string_lossy();
+    let refused = program::run(&["store", "import", &from, "--to", "ringmq-never-made"], IMPORT_WITHIN);
+    match refused.code {
+        Some(7) if refused.stderr.contains("a broker runs on") => Ok(()),
+        code => Err(format!("an import of a running broker's store ends with {code:?}: {}", refused.text())),
+    }
+}
+
+/// A connection with patience: Apache's broker shares a busy machine with us.
 fn open(address: &str) -> Result<Connection, String> {
-    Connection::open(address).map_err(|error| format!("{address}: {error}"))
+    let connection = Connection::open(address).map_err(|error| format!("{address}: {error}"))?;
+    connection.set_patience(ANSWER_WITHIN).map_err(|error| format!("{address}: {error}"))?;
+    Ok(connection)
 }
 
 /// The names, sizes and times of all files below a folder.

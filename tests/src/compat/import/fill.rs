@@ -49,7 +49,7 @@ pub struct Filled {
 /// # Errors
 /// When the broker refuses something.
 pub fn fill(broker: &str) -> Result<Filled, String> {
-    let mut connection = Connection::open(broker).map_err(|error| error.to_string())?;
+    let mut connection = super::open(broker)?;
     let mut filler = Filler { connection: &mut connection, filled: Filled::default() };
     filler.fill(broker).map_err(|error| format!("filling: {error}"))?;
     Ok(filler.filled)
@@ -63,15 +63,16 @@ struct Filler<'a> {
 impl Filler<'_> {
     fn fill(&mut self, broker: &str) -> io::Result<()> {
         self.connection.call_ok(&heartbeat("import-client", GROUP))?;
-        self.begin_behind_zero()?;
-        self.many_queues()?;
-        self.plain_and_batches(broker)?;
-        self.made_again()?;
-        self.settings()?;
-        self.retries()?;
-        self.transactions()?;
-        self.pops()?;
-        self.later()?;
+        let step = |what: &'static str| move |error: io::Error| io::Error::other(format!("{what}: {error}"));
+        self.begin_behind_zero().map_err(step("the oldest files"))?;
+        self.many_queues().map_err(step("many queues"))?;
+        self.plain_and_batches(broker).map_err(step("plain messages"))?;
+        self.made_again().map_err(step("a topic made again"))?;
+        self.settings().map_err(step("settings"))?;
+        self.retries().map_err(step("retries"))?;
+        self.transactions().map_err(step("transactions"))?;
+        self.pops().map_err(step("pops"))?;
+        self.later().map_err(step("later messages"))?;
         // Progress is saved from time to time only.
         thread::sleep(OFFSETS_SAVED_EVERY);
         Ok(())
@@ -134,7 +135,7 @@ impl Filler<'_> {
         self.topic(topic, 4)?;
         for number in 0..400_u32 {
             let properties = format!("TAGS\u{1}t{}\u{2}KEYS\u{1}k{number} all\u{2}own\u{1}ä{number}\u{2}", number % 3);
-            let body = vec![b'a' + (number % 26) as u8; (number as usize * 37) % 9000];
+            let body = vec![b'a' + (number % 26) as u8; 1 + (number as usize * 37) % 9000];
             self.send(&Queue::new(topic, number % 4), body, &properties)?;
         }
         for id in 0..4 {
@@ -272,7 +273,7 @@ impl Filler<'_> {
 /// When the broker refuses something, or does not deliver them.
 pub fn just_before_the_end(broker: &str, _filled: &Filled) -> Result<Vec<(Queue, u64)>, String> {
     let run = || -> io::Result<Vec<(Queue, u64)>> {
-        let mut connection = Connection::open(broker)?;
+        let mut connection = super::open(broker).map_err(io::Error::other)?;
         let mut expected = Vec::new();
         for (topic, properties) in [
             ("Import-just-level", format!("DELAY\u{1}{LEVEL_NOW}\u{2}")),
