@@ -67,6 +67,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Repo
         popped: Popped::new(&offsets),
         report,
         now: clock::now_ms(),
+        own_records: 0,
         topics: &mut topics.topic_config_table,
         source: &mut source,
     };

@@ -44,6 +44,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) popped: Popped,
     pub(crate) report: Report,
     pub(crate) now: Millis,
+    /// Records of the broker's own that were met.
+    pub(crate) own_records: u64,
 }
 
 impl Transfer<'_> {
@@ -61,7 +63,7 @@ impl Transfer<'_> {
             topic if topic.starts_with(REVIVE_PREFIX) => self.popped.meet(view),
             _ => {}
         }
-        self.report.leave_out(LeftOut::Done);
+        self.own_records += 1;
         Ok(())
     }
 
@@ -149,6 +151,11 @@ impl Transfer<'_> {
             let (queue_id, body) = takeover::nothing_waits_before(self.now);
             let draft = RecordDraft { topic: TIMER_TOPIC, queue_id, ..own_record(&body, self.now) };
             self.put_own(log, &draft)?;
+        }
+        let Report { delayed, timed, halves, .. } = self.report;
+        let done = self.own_records.saturating_sub(delayed + timed + halves);
+        if done > 0 {
+            self.report.left_out.insert(LeftOut::Done, done);
         }
         Ok(())
     }

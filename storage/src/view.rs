@@ -27,6 +27,9 @@ use crate::store::{FORMAT_VERSION, StoreTable, log_folder};
 /// Bytes read to tell why a place is no record.
 const REASON_BYTES: u64 = 1 << 20;
 
+/// An extent with its runs; `None` when it is not whole.
+type OpenedExtent = Option<(ExtentFile, Vec<StoredRun>)>;
+
 pub struct StoreView {
     root: PathBuf,
     commit_log_root: Option<PathBuf>,
@@ -242,7 +245,7 @@ impl LogView {
     /// # Errors
     /// When they cannot be listed.
     pub fn extents(&self) -> Result<Vec<ExtentFacts>, StorageError> {
-        let facts = |(file, opened): (PathBuf, Option<(ExtentFile, Vec<StoredRun>)>)| {
+        let facts = |(file, opened): (PathBuf, OpenedExtent)| {
             let content = opened.map(|(extent, runs)| ExtentContentFacts {
                 start: LogOffset(extent.start),
                 limit: LogOffset(extent.limit),
@@ -298,7 +301,7 @@ impl LogView {
         Ok(found)
     }
 
-    fn extent_files(&self) -> Result<Vec<(PathBuf, Option<(ExtentFile, Vec<StoredRun>)>)>, StorageError> {
+    fn extent_files(&self) -> Result<Vec<(PathBuf, OpenedExtent)>, StorageError> {
         let files = listed(&self.folders.queues())?;
         Ok(files.into_iter().map(|(_, path)| (path.clone(), ExtentFile::open(&path, self.id).ok())).collect())
     }

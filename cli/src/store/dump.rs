@@ -17,6 +17,9 @@ use crate::failure::Failure;
 use crate::output::{Output, one_line};
 use crate::time;
 
+/// What a line for people begins with.
+const FIRST: [&str; 7] = ["root", "log", "offset", "start", "limit", "topic", "queue"];
+
 #[derive(Debug, Args)]
 pub(crate) struct Dump {
     /// The folder of a store (storePathRootDir); that of an Apache RocketMQ broker as well
@@ -36,7 +39,7 @@ pub(crate) struct Dump {
     /// Only records with this key or unique key; with --queue also what the indexes say of it
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// At most so many records of each log; 0 for none
+    /// At most so many records of each log, and so many entries of the queue; 0 for none
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// A JSON object a line
@@ -86,8 +89,10 @@ impl Printer<'_> {
             object.extend(members);
             return self.out.line(&Value::Object(object).to_string());
         }
-        let shown = members.iter().filter(|(_, value)| !value.is_null() && **value != "");
-        let text = shown.map(|(name, value)| match value {
+        let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+        let mut shown: Vec<_> = members.iter().filter(|(_, value)| !value.is_null() && **value != "").collect();
+        shown.sort_by_key(|(name, _)| rank(name));
+        let text = shown.into_iter().map(|(name, value)| match value {
             Value::String(text) => format!("{name}={}", one_line(text)),
             other => format!("{name}={other}"),
         });
@@ -150,12 +155,17 @@ impl Printer<'_> {
             }
         }
         let Some((topic, queue)) = &self.dump.queue else { return Ok(()) };
+        let mut left = self.dump.limit.unwrap_or(u64::MAX);
         for run in log.queue(topic, QueueId(*queue))? {
+            if left == 0 {
+                break;
+            }
             if run.entries.is_empty() {
                 let state = "entries that are not whole: made anew when they are read";
                 self.put("entry", json!({"log": id.0, "queueOffset": run.first.0, "state": state}))?;
             }
-            for (number, entry) in run.entries.iter().enumerate() {
+            for (number, entry) in run.entries.iter().enumerate().take(left.min(1 << 20) as usize) {
+                left -= 1;
                 self.put(
                     "entry",
                     json!({
@@ -200,7 +210,7 @@ impl Printer<'_> {
             return Err(error.into());
         }
         if !self.is_full() {
-            self.put("end", json!({"log": id.0, "offset": end.0}))?;
+            self.end(id, end.0)?;
         }
         Ok(())
     }
@@ -221,6 +231,7 @@ impl Printer<'_> {
         {
             match found {
                 Found::Record { at, view } => self.record(&view, LogId(0), at)?,
+                Found::Damage { start, limit, .. } if limit == log.limit() => self.end(LogId(0), start)?,
                 Found::Damage { start, limit, reason } => self.damage(LogId(0), start, limit, &reason)?,
             }
         }
@@ -229,6 +240,10 @@ impl Printer<'_> {
 
     fn is_full(&self) -> bool {
         self.dump.limit.is_some_and(|limit| self.records >= limit)
+    }
+
+    fn end(&mut self, log: LogId, offset: u64) -> io::Result<()> {
+        self.put("end", json!({"log": log.0, "offset": offset}))
     }
 
     fn damage(&mut self, log: LogId, start: u64, limit: u64, reason: &str) -> io::Result<()> {

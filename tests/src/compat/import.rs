@@ -19,7 +19,7 @@ use crate::program;
 /// Both brokers have segments of so many bytes: the store has several of them.
 const SEGMENT_BYTES: u32 = 4 << 20;
 /// Apache's keys. The last levels are what waits over the import.
-const APACHE: [&str; 14] = [
+const APACHE: [&str; 13] = [
     "brokerName=broker-a",
     "brokerClusterName=DefaultCluster",
     "brokerIP1=127.0.0.1",
@@ -29,7 +29,6 @@ const APACHE: [&str; 14] = [
     "messageDelayLevel=1s 4s 240s",
     "recallMessageEnable=true",
     "transactionTimeOut=600000",
-    "enableDetailStat=false",
     "deleteCommitLogFilesInterval=10",
     // The machine may be busy, and nobody is in a hurry.
     "brokerFastFailureEnable=false",

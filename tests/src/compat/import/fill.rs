@@ -32,6 +32,8 @@ const LEVEL_NOW: u32 = 1;
 const EXPIRED_WITHIN: Duration = Duration::from_secs(150);
 const OFFSETS_SAVED_EVERY: Duration = Duration::from_secs(6);
 
+/// A topic whose batches are stored as one record each; not compared, as Apache gives them out so too.
+pub const INNER: &str = "Inner-batches";
 pub const GROUP: &str = "Import-group";
 pub const POP_GROUP: &str = "Import-poppers";
 
@@ -150,10 +152,10 @@ impl Filler<'_> {
         for id in 0..4 {
             self.connection.call_ok(&commit_offset(GROUP, &Queue::new(topic, id), u64::from(id) * 7))?;
         }
-        let inner = create_topic("Import-inner", 2).field("attributes", "+queue.type=BatchCQ");
+        let inner = create_topic(INNER, 2).field("attributes", "+queue.type=BatchCQ");
         self.connection.call_ok(&inner)?;
         for _ in 0..3 {
-            let batch = batch(&Queue::new("Import-inner", 1), 5);
+            let batch = batch(&Queue::new(INNER, 1), 5);
             self.connection.call_ok(&batch.field("i", format!("UNIQ_KEY\u{1}{:032X}\u{2}", now_ms())))?;
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::fill::{Filled, POP_GROUP};
+use super::fill::{Filled, INNER, POP_GROUP};
 use crate::connection::Connection;
 use crate::frame::Frame;
 use crate::now_ms;
@@ -26,6 +26,7 @@ pub fn check(broker: &str, filled: &Filled, recent: &[(Queue, u64)]) -> Result<(
     let run = || -> io::Result<()> {
         let mut connection = Connection::open(broker)?;
         pending_half(broker, &filled.half_topic)?;
+        inner_batches(&mut connection)?;
         waiting(&mut connection, filled)?;
         popped(&mut connection, filled)?;
         std::thread::sleep(AFTERWARDS);
@@ -54,6 +55,20 @@ fn counts(records: &[Record]) -> BTreeMap<String, u32> {
         *counts.entry(String::from_utf8_lossy(&record.body).into_owned()).or_default() += 1;
     }
     counts
+}
+
+/// Batches of five that were one record each.
+fn inner_batches(connection: &mut Connection) -> io::Result<()> {
+    let records = read_queue(connection, &Queue::new(INNER, 1), 0)?;
+    let found: Vec<_> = records
+        .iter()
+        .map(|record| (record.queue_offset, String::from_utf8_lossy(&record.body).into_owned()))
+        .collect();
+    let expected: Vec<_> = (0..15).map(|offset| (offset, format!("batched {}", offset % 5))).collect();
+    if found != expected {
+        return Err(io::Error::other(format!("inner batches became {found:?}")));
+    }
+    Ok(())
 }
 
 /// The producers of a half message are asked about it, and their word counts.
