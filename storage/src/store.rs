@@ -25,7 +25,7 @@ use crate::disk;
 use crate::error::{IoContext, StorageError};
 use crate::options::LogFolders;
 
-const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 /// A log's number is part of a message's offset on the wire, where it must not become negative.
 const LOGS_MAX: u16 = 1 << 15;
 
@@ -88,9 +88,9 @@ impl std::fmt::Display for StoreWarning {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoreTable {
-    format_version: u32,
-    logs: u16,
+pub(crate) struct StoreTable {
+    pub(crate) format_version: u32,
+    pub(crate) logs: u16,
 }
 
 /// A store in use by this process.
@@ -183,7 +183,7 @@ impl Store {
     }
 }
 
-fn log_folder(root: &Path, log: LogId) -> PathBuf {
+pub(crate) fn log_folder(root: &Path, log: LogId) -> PathBuf {
     root.join(format!("log-{:02}", log.0))
 }
 

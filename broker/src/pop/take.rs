@@ -195,10 +195,10 @@ async fn read(
     let counts = match &ask.order {
         Some(attempt) => {
             let note = || ledger.popped_in_order(&reading, &offsets, read.next, times, attempt.as_ref());
-            send::append(&ledger.log, note).await?
+            send::append(core, &ledger.log, note).await?
         }
         None => {
-            send::append(&ledger.log, || ledger.popped(&reading, &offsets, read.next, times)).await?;
+            send::append(core, &ledger.log, || ledger.popped(&reading, &offsets, read.next, times)).await?;
             Vec::new()
         }
     };
