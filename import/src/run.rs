@@ -176,7 +176,9 @@ fn notes(source: &Source) -> Vec<String> {
     let mut notes = Vec::new();
     let light = source.queues.topics.keys().filter(|topic| topic.starts_with("%LMQ%")).count();
     if light > 0 {
-        notes.push(format!("{light} light queues (%LMQ%…) are not served here; the messages stay in their topics"));
+        notes.push(format!(
+            "{light} light queues (%LMQ%…) are not taken over; their messages stay in the topics that they were sent to"
+        ));
     }
     if has_entries(&source.root.join("batchconsumequeue")) {
         notes

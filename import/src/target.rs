@@ -33,8 +33,13 @@ impl Target {
         let mut building = root.as_os_str().to_owned();
         building.push(UNFINISHED);
         let building = PathBuf::from(building);
-        let options =
-            StoreOptions { root: building.clone(), commit_log_root: None, logs: Some(logs), logs_if_new: logs };
+        let options = StoreOptions {
+            root: building.clone(),
+            commit_log_roots: vec![building.join("commitlog")],
+            logs: Some(logs),
+            logs_if_new: logs,
+            flush_kind: None,
+        };
         if building.exists() {
             // It takes the lock, so that an import that still runs is not disturbed.
             match Store::open(options.clone()) {

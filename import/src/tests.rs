@@ -157,7 +157,7 @@ impl Maker {
 /// All records of a store of ours: topic, queue, queue offset and body.
 fn records(root: &Path) -> BTreeSet<(String, u32, u64, String)> {
     let mut found = BTreeSet::new();
-    let store = StoreView::open(root, None).expect("a store");
+    let store = StoreView::open(root, &[]).expect("a store");
     for log in 0..store.logs() {
         let log = store.log(LogId(log)).expect("a log");
         log.read(LogOffset(0), |seen| {

@@ -189,9 +189,9 @@ pub(crate) fn log_folder(root: &Path, log: LogId) -> PathBuf {
 
 /// The folders that may hold segments.
 #[derive(Clone, Copy)]
-struct Places<'a> {
-    root: &'a Path,
-    roots: &'a [PathBuf],
+pub(crate) struct Places<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) roots: &'a [PathBuf],
 }
 
 impl<'a> Places<'a> {
@@ -212,7 +212,7 @@ impl<'a> Places<'a> {
     ///
     /// # Errors
     /// When none of several folders has the log, or two have it.
-    fn find(&self, log: LogId) -> Result<PathBuf, StorageError> {
+    pub(crate) fn find(&self, log: LogId) -> Result<PathBuf, StorageError> {
         let [first, others @ ..] = self.roots else { panic!("a store has a folder for its segments") };
         if others.is_empty() {
             return Ok(self.place(first, log));

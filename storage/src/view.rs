@@ -22,7 +22,7 @@ use crate::queue::extent_file::{CHUNK_COUNT, ExtentFile, StoredRun};
 use crate::queue::{Entry, key_hash};
 use crate::recovery::Damage;
 use crate::scan::{ScanRange, ScanSegment, Seen, scan};
-use crate::store::{FORMAT_VERSION, StoreTable, log_folder};
+use crate::store::{FORMAT_VERSION, Places, StoreTable, log_folder};
 
 /// Bytes read to tell why a place is no record.
 const REASON_BYTES: u64 = 1 << 20;
@@ -32,17 +32,18 @@ type OpenedExtent = Option<(ExtentFile, Vec<StoredRun>)>;
 
 pub struct StoreView {
     root: PathBuf,
-    commit_log_root: Option<PathBuf>,
+    /// As those of a store's options.
+    commit_log_roots: Vec<PathBuf>,
     logs: u16,
     lock: Option<FileLock>,
 }
 
 impl StoreView {
-    /// Looks at a store, whose segments may lie under another root.
+    /// Looks at a store, whose segments may lie in other folders (none: under its own).
     ///
     /// # Errors
     /// When there is none, or its format is newer.
-    pub fn open(root: &Path, commit_log_root: Option<&Path>) -> Result<StoreView, StorageError> {
+    pub fn open(root: &Path, commit_log_roots: &[PathBuf]) -> Result<StoreView, StorageError> {
         let path = root.join("store.json");
         let damaged = |what: String| StorageError::Damaged { file: path.clone(), offset: None, what };
         let stored = match table_file::read(&path) {
@@ -61,8 +62,9 @@ impl StoreView {
         }
         let lock_path = root.join("lock");
         let lock = if lock_path.exists() { FileLock::try_take(&lock_path).context("lock", &lock_path)? } else { None };
-        let commit_log_root = commit_log_root.map(Path::to_owned);
-        Ok(StoreView { root: root.to_owned(), commit_log_root, logs: table.logs, lock })
+        let own = [root.join("commitlog")];
+        let roots = if commit_log_roots.is_empty() { &own } else { commit_log_roots };
+        Ok(StoreView { root: root.to_owned(), commit_log_roots: roots.to_vec(), logs: table.logs, lock })
     }
 
     /// Whether somebody has the store: what is being written may look torn.
@@ -80,13 +82,10 @@ impl StoreView {
     }
 
     /// # Errors
-    /// When its files cannot be looked at.
+    /// When its files cannot be looked at, or are in none of the folders.
     pub fn log(&self, id: LogId) -> Result<LogView, StorageError> {
         let log = log_folder(&self.root, id);
-        let commit_log = match &self.commit_log_root {
-            Some(other) => log_folder(other, id),
-            None => log.join("commitlog"),
-        };
+        let commit_log = Places { root: &self.root, roots: &self.commit_log_roots }.find(id)?;
         LogView::open(LogFolders { log, commit_log }, id)
     }
 }
@@ -351,9 +350,14 @@ mod tests {
         }
     }
 
+    fn options(root: &Path, logs: Option<u16>) -> StoreOptions {
+        let commit_log_roots = vec![root.join("commitlog")];
+        StoreOptions { root: root.to_owned(), commit_log_roots, logs, logs_if_new: 1, flush_kind: None }
+    }
+
     /// A store of one log with five records, each in a segment of its own. Returns their places.
     fn fill(root: &Path) -> Vec<u64> {
-        let options = StoreOptions { root: root.to_owned(), commit_log_root: None, logs: Some(1), logs_if_new: 1 };
+        let options = options(root, Some(1));
         let store = Store::open(options).expect("a store");
         let mut log = LogBuilder::create(store.log_folders(LogId(0)), LogId(0), SEGMENT_BYTES).expect("a log");
         let body = vec![7; 600 << 10];
@@ -366,7 +370,7 @@ mod tests {
 
     /// Records as their offsets, damage as its limits and reason.
     fn seen(root: &Path, from: u64) -> Vec<String> {
-        let store = StoreView::open(root, None).expect("a store");
+        let store = StoreView::open(root, &[]).expect("a store");
         let log = store.log(LogId(0)).expect("a log");
         let mut all = Vec::new();
         log.read(LogOffset(from), |seen| {
@@ -386,7 +390,7 @@ mod tests {
         let root = folder.path().join("store");
         let places = fill(&root);
         assert_eq!(seen(&root, 0), places.iter().map(u64::to_string).collect::<Vec<_>>());
-        let store = StoreView::open(&root, None).expect("a store");
+        let store = StoreView::open(&root, &[]).expect("a store");
         assert_eq!((store.is_in_use(), store.was_stopped(), store.logs()), (false, true, 1));
         let log = store.log(LogId(0)).expect("a log");
         assert_eq!((log.segments().0, log.tail().expect("read"), log.extents().expect("listed").len()), (5, None, 1));
@@ -410,7 +414,7 @@ mod tests {
         assert!(shown[3].ends_with("no file holds it"), "{shown:?}");
         assert_eq!(seen(&root, 0), shown);
         assert_eq!(seen(&root, places[1] + 17).len(), 4, "a place that is none of a record leads to the next");
-        let store = StoreView::open(&root, None).expect("a store");
+        let store = StoreView::open(&root, &[]).expect("a store");
         let extents = store.log(LogId(0)).expect("a log").extents().expect("listed");
         assert!(matches!(&extents[..], [ExtentFacts { content: None, .. }]), "{extents:?}");
     }
@@ -418,13 +422,13 @@ mod tests {
     #[test]
     fn what_is_no_store_is_said() {
         let folder = TempFolder::new("view");
-        let error = StoreView::open(folder.path(), None).err().expect("no store").to_string();
+        let error = StoreView::open(folder.path(), &[]).err().expect("no store").to_string();
         assert!(error.contains("this is no store: name the folder"), "{error}");
         let store = fill(&folder.path().join("s"));
         assert_eq!(store.len(), 5);
-        let options = StoreOptions { root: folder.path().join("s"), commit_log_root: None, logs: None, logs_if_new: 1 };
+        let options = options(&folder.path().join("s"), None);
         let taken = Store::open(options).expect("taken");
-        let view = StoreView::open(&folder.path().join("s"), None).expect("it is read all the same");
+        let view = StoreView::open(&folder.path().join("s"), &[]).expect("it is read all the same");
         assert!(view.is_in_use() && !view.was_stopped());
         drop(taken);
     }

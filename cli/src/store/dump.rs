@@ -24,9 +24,9 @@ const FIRST: [&str; 7] = ["root", "log", "offset", "start", "limit", "topic", "q
 pub(crate) struct Dump {
     /// The folder of a store (storePathRootDir); that of an Apache RocketMQ broker as well
     dir: PathBuf,
-    /// Where the segments lie, if elsewhere (storePathCommitLog)
-    #[arg(long, value_name = "DIR")]
-    commit_log: Option<PathBuf>,
+    /// Where the segments lie, if elsewhere (storePathCommitLog); several with commas
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    commit_log: Vec<PathBuf>,
     /// Only this log
     #[arg(long, value_name = "N")]
     log: Option<u16>,
@@ -57,7 +57,7 @@ pub(crate) fn run(dump: &Dump) -> Result<(), Failure> {
     if !dump.dir.join("store.json").exists() && dump.dir.join("commitlog").exists() {
         printer.foreign()?;
     } else {
-        let store = StoreView::open(&dump.dir, dump.commit_log.as_deref())?;
+        let store = StoreView::open(&dump.dir, &dump.commit_log)?;
         printer.store(&store)?;
         for log in (0..store.logs()).map(LogId) {
             if wants_log(dump, &store, log) {
@@ -114,8 +114,8 @@ impl Printer<'_> {
         self.records = 0;
         let (segments, start, limit) = log.segments();
         self.put("log", json!({"log": id.0, "segments": segments, "start": start.0, "limit": limit.0}))?;
-        match log.checkpoint() {
-            None => self.put("checkpoint", json!({"log": id.0, "state": "there is no valid one"}))?,
+        let put = match log.checkpoint() {
+            None => self.put("checkpoint", json!({"log": id.0, "state": "there is no valid one"})),
             Some(found) => self.put(
                 "checkpoint",
                 json!({
@@ -123,16 +123,18 @@ impl Printer<'_> {
                     "zerosFrom": found.written_limit.0, "segmentBytes": found.segment_bytes, "tailFile": found.tail,
                     "state": if found.is_clean { "stopped in order" } else { "not stopped in order" },
                 }),
-            )?,
-        }
-        match log.tail()? {
-            None => {}
-            Some(Err(flaw)) => self.put("tail", json!({"log": id.0, "state": flaw}))?,
+            ),
+        };
+        put?;
+        let put = match log.tail()? {
+            None => Ok(()),
+            Some(Err(flaw)) => self.put("tail", json!({"log": id.0, "state": flaw})),
             Some(Ok(tail)) => self.put(
                 "tail",
                 json!({"log": id.0, "generation": tail.generation, "ringBytes": tail.ring_bytes, "end": tail.end.0}),
-            )?,
-        }
+            ),
+        };
+        put?;
         self.derived(log, id)?;
         self.stored(log, id)
     }
@@ -140,9 +142,9 @@ impl Printer<'_> {
     fn derived(&mut self, log: &LogView, id: LogId) -> Result<(), Failure> {
         for extent in log.extents()? {
             let file = extent.file.display().to_string();
-            match extent.content {
+            let put = match extent.content {
                 None => {
-                    self.put("extent", json!({"log": id.0, "file": file, "state": "not whole: made anew by a start"}))?
+                    self.put("extent", json!({"log": id.0, "file": file, "state": "not whole: made anew by a start"}))
                 }
                 Some(content) => self.put(
                     "extent",
@@ -151,8 +153,9 @@ impl Printer<'_> {
                         "runs": content.runs, "storedFirst": time::text_unless_zero(content.store_ms_first as i64),
                         "storedLast": time::text_unless_zero(content.store_ms_last as i64), "file": file,
                     }),
-                )?,
-            }
+                ),
+            };
+            put?;
         }
         let Some((topic, queue)) = &self.dump.queue else { return Ok(()) };
         let mut left = self.dump.limit.unwrap_or(u64::MAX);
@@ -217,8 +220,8 @@ impl Printer<'_> {
 
     /// The log of another broker: it has the same records.
     fn foreign(&mut self) -> Result<(), Failure> {
-        let folder = self.dump.commit_log.clone().unwrap_or_else(|| self.dump.dir.join("commitlog"));
-        let log = CommitLog::open(&[folder])?;
+        let own = [self.dump.dir.join("commitlog")];
+        let log = CommitLog::open(if self.dump.commit_log.is_empty() { &own } else { &self.dump.commit_log })?;
         let root = self.dump.dir.display().to_string();
         self.put(
             "store",
