@@ -14,6 +14,14 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Mode {
+    /// Carry out a plan, and leave its results in a folder.
+    Run(RunArgs),
+    /// List the plans that come with this program, and the keys of plans.
+    Plans,
+    /// Make a page of pictures of one run folder, or of several laid over each other.
+    Report(ReportArgs),
+    /// Compare two runs: what differs more than chance and noise explain. Exit code 5: something is worse.
+    Compare(CompareArgs),
     /// Send messages: as many as the window allows, or at a rate.
     Send(SendArgs),
     /// Read a topic from its first message to the end it has now.
@@ -40,6 +48,20 @@ pub struct TargetArgs {
     /// Address of the broker.
     #[arg(long, default_value = "127.0.0.1:10911")]
     pub broker: SocketAddr,
+    /// Process of the broker on this machine, for its CPU time and memory.
+    #[arg(long)]
+    pub server_pid: Option<u32>,
+    /// Name of the run in the result.
+    #[arg(long, default_value = "")]
+    pub label: String,
+    /// Name of the target in the result; its address by default.
+    #[arg(long)]
+    pub target: Option<String>,
+}
+
+/// The topic of a single phase.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TopicArgs {
     /// Topic; by default a new one of its own for each run. Nobody else may send to it meanwhile.
     #[arg(long)]
     pub topic: Option<String>,
@@ -52,24 +74,78 @@ pub struct TargetArgs {
     /// Do not check the offsets of acknowledged messages: others send to the topic too.
     #[arg(long)]
     pub no_offset_check: bool,
-    /// Process of the broker on this machine, for its CPU time and memory.
-    #[arg(long)]
-    pub server_pid: Option<u32>,
     /// Encoding of request headers.
     #[arg(long, value_enum, default_value_t = Wire::Json)]
     pub wire: Wire,
-    /// Name of the run in the result.
-    #[arg(long, default_value = "")]
-    pub label: String,
-    /// Name of the target in the result; its address by default.
+}
+
+/// How a run is shown and what is left of it.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct DeskArgs {
+    /// Folder for the results; it must not exist.
     #[arg(long)]
-    pub target: Option<String>,
+    pub out: Option<PathBuf>,
+    /// Show each second as it passes.
+    #[arg(long)]
+    pub live: bool,
+    /// Seed of all that is drawn: bodies, arrivals.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RunArgs {
+    /// A scenario's name, a TOML plan, or a workload (YAML) of the OpenMessaging Benchmark.
+    pub plan: String,
+    #[command(flatten)]
+    pub target: TargetArgs,
+    #[command(flatten)]
+    pub desk: DeskArgs,
+    /// Set a key in all phases that have a use for it; values with commas sweep it.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Carry all phases out so often, one after the other and then again; by default as the plan says.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ReportArgs {
+    /// Run folders.
+    #[arg(required = true)]
+    pub folders: Vec<PathBuf>,
+    /// File for the page; by default report.html in the first folder.
+    #[arg(long, short)]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct CompareArgs {
+    /// A run folder, or the address of a broker.
+    pub first: String,
+    /// Another one of the same kind; it is the one that is judged.
+    pub second: String,
+    /// Of brokers: the plan that both are measured by.
+    #[arg(long, default_value = "quick")]
+    pub plan: String,
+    /// Of brokers: rounds of each, in turn.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=31))]
+    pub rounds: u32,
+    /// Of brokers: set a key in all phases that have a use for it.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    #[command(flatten)]
+    pub desk: DeskArgs,
 }
 
 #[derive(Debug, ClapArgs)]
 pub struct SendArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    #[command(flatten)]
+    pub topic: TopicArgs,
+    #[command(flatten)]
+    pub desk: DeskArgs,
     /// Connections.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub connections: u16,
@@ -100,6 +176,10 @@ pub struct SendArgs {
 pub struct ConsumeArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    #[command(flatten)]
+    pub topic: TopicArgs,
+    #[command(flatten)]
+    pub desk: DeskArgs,
     /// Connections; each takes its share of the queues and has one pull in flight for each.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub connections: u16,
@@ -115,6 +195,10 @@ pub struct ConsumeArgs {
 pub struct TailArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    #[command(flatten)]
+    pub topic: TopicArgs,
+    #[command(flatten)]
+    pub desk: DeskArgs,
     /// Connections that send.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub connections: u16,

@@ -7,9 +7,9 @@ use bytes::BytesMut;
 
 use crate::in_flight::InFlight;
 use crate::load::{Load, Place};
-use crate::payload::Stamp;
+use crate::record::Recorder;
 use crate::reply;
-use crate::tally::SendTally;
+use crate::tally::{Answer, SendTally, Sent};
 use crate::template::Patch;
 use crate::wire::{Frames, Link};
 
@@ -25,14 +25,13 @@ pub(crate) struct ClosedLoop {
     in_flight: InFlight,
     out: BytesMut,
     tally: SendTally,
+    recorder: Recorder,
     answered_reported: u64,
-    /// Everything was sent and answered, so the connection was closed from here.
-    through: bool,
 }
 
 impl ClosedLoop {
     pub(crate) fn new(link: Arc<Link>, load: Arc<Load>, place: Place, window: usize, left: u64) -> ClosedLoop {
-        let tally = load.tally();
+        let (tally, recorder) = (load.tally(), load.shelf.recorder());
         ClosedLoop {
             link,
             load,
@@ -43,8 +42,8 @@ impl ClosedLoop {
             in_flight: InFlight::default(),
             out: BytesMut::new(),
             tally,
+            recorder,
             answered_reported: 0,
-            through: false,
         }
     }
 
@@ -52,10 +51,9 @@ impl ClosedLoop {
     pub(crate) fn run(mut self) -> SendTally {
         let (link, clock) = (self.link.clone(), self.load.clock);
         self.batch_end();
-        let outcome = link.read(clock, &mut self);
+        let outcome = link.read_on(clock, &mut self);
         self.tally.unreadable += u64::from(outcome.is_err());
-        self.tally.lost += self.in_flight.count() as u64;
-        self.tally.connections_lost += u64::from(!self.through && !self.load.is_over());
+        self.tally.lost += self.in_flight.count() as u64 * self.load.batch();
         self.load.links_busy.fetch_sub(1, Ordering::Relaxed);
         self.tally
     }
@@ -65,9 +63,9 @@ impl ClosedLoop {
         while self.left > 0 && self.in_flight.count() < self.window {
             let Some(opaque) = self.in_flight.begin(now_ns) else { break };
             let number = self.place.number(self.sent);
-            let stamp = Stamp { due_ns: now_ns, number };
-            self.load.template(number).write(&Patch { opaque, born_ms, stamp }, &mut self.out);
-            self.tally.sent(now_ns, now_ns, false);
+            self.load.templates.write(&Patch { opaque, born_ms, number, due_ns: now_ns }, &mut self.out);
+            let sent = Sent { messages: self.load.batch(), due_ns: now_ns, now_ns, held_back: false };
+            self.tally.sent(sent, &mut self.recorder);
             (self.sent, self.left) = (self.sent + 1, self.left - 1);
         }
         if !self.out.is_empty() {
@@ -87,7 +85,10 @@ impl Frames for ClosedLoop {
             return; // Something that the server tells its producers.
         }
         match self.in_flight.end(reply.opaque) {
-            Some(due_ns) => self.tally.answer(due_ns, arrived_ns, &reply, frame),
+            Some(due_ns) => {
+                let answer = Answer { messages: self.load.batch(), due_ns, arrived_ns, reply, frame };
+                self.tally.answer(&answer, &mut self.recorder);
+            }
             None => self.tally.strange_answers += 1,
         }
     }
@@ -99,9 +100,22 @@ impl Frames for ClosedLoop {
         if self.load.may_send() {
             self.fill();
         }
+        self.recorder.hand_over();
         if self.in_flight.count() == 0 {
-            self.through = true;
             self.link.close();
         }
+    }
+
+    fn broken(&mut self) {
+        let lost = self.in_flight.clear() * self.load.batch();
+        self.tally.lost += lost;
+        self.tally.connections_lost += 1;
+        self.recorder.counts.failed += lost;
+        self.recorder.hand_over();
+    }
+
+    fn restored(&mut self, away_ns: u64) {
+        self.tally.away_ns_max = self.tally.away_ns_max.max(away_ns);
+        self.batch_end();
     }
 }

@@ -60,6 +60,18 @@ impl InFlight {
         self.free.push(index);
         Some(due_ns)
     }
+
+    /// Ends all requests and tells how many there were: they will not be answered.
+    pub(crate) fn clear(&mut self) -> u64 {
+        let mut count = 0;
+        for (index, slot) in (0..).zip(&mut self.slots) {
+            if slot.due_ns.take().is_some() {
+                self.free.push(index);
+                count += 1;
+            }
+        }
+        count
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +86,8 @@ mod tests {
         let third = requests.begin(3).unwrap();
         assert_ne!(third, second);
         assert_eq!((requests.end(second), requests.end(third), requests.end(first)), (None, Some(3), Some(1)));
+        let fourth = requests.begin(4).unwrap();
+        assert_eq!((requests.clear(), requests.count(), requests.end(fourth)), (1, 0, None));
         for unknown in [0, -1, i32::MIN, i32::MAX, OPAQUE_MIN] {
             assert_eq!(requests.end(unknown), None);
         }

@@ -9,31 +9,42 @@
 //! void, and says so.
 
 mod arguments;
+mod brief;
 mod clock;
 mod closed_loop;
-mod consume;
+mod command;
+mod compare;
+mod desk;
 mod error;
+mod folder;
+mod hiccup;
+mod host;
 mod in_flight;
 mod ledger;
+mod live;
 mod load;
 mod machine;
 mod open_loop;
 mod pace;
+mod page;
 mod payload;
-mod produce;
+mod phase;
+mod plan;
 mod pull;
 mod ready;
+mod record;
 mod reply;
 mod report;
 mod run;
+mod single;
 mod summary;
-mod tail;
 mod tally;
 mod target;
 mod template;
+mod timeline;
 mod wire;
 
-pub use arguments::{Args, ConsumeArgs, Mode, ReadyArgs, SendArgs, SummaryArgs, TailArgs, TargetArgs, Wire};
+pub use arguments::{Args, Mode};
+pub use command::run;
 pub use error::BenchError;
 pub use report::Outcome;
-pub use run::run;

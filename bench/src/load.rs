@@ -1,53 +1,45 @@
 //! The load of a run: all connections that send, in closed or in open loop.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use base::Random;
 
 use crate::clock::{RunClock, nanoseconds};
 use crate::closed_loop::ClosedLoop;
 use crate::error::BenchError;
 use crate::ledger::OffsetLedger;
 use crate::open_loop::{self, Counts, Reader, Sender};
-use crate::pace::Pace;
+use crate::pace::{Arrivals, Pace};
+use crate::record::Shelf;
 use crate::tally::SendTally;
 use crate::target::Target;
-use crate::template::{SendForm, SendTemplate};
+use crate::template::{SendForm, Templates};
 use crate::wire::Link;
 
 /// After the last message was sent, answers are awaited for so long. Then what is unanswered counts as lost.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
+/// After the measured span a sender has so long to send what was due in it.
+const SEND_TIME_MAX: Duration = Duration::from_secs(1);
 const DRAIN_PERIOD: Duration = Duration::from_millis(5);
 /// Gives the threads time to be there before the first message is due.
-const START_DELAY: Duration = Duration::from_millis(20);
+pub(crate) const START_DELAY: Duration = Duration::from_millis(20);
 
 /// What makes the connections send.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Drive {
-    Window { messages: usize, messages_max: u64 },
-    Rate { rate: u32, tick_ns: u64 },
+    /// So many requests in flight on each connection, until so many were sent.
+    Window {
+        requests: usize,
+        requests_max: u64,
+    },
+    Rate {
+        arrivals: Arrivals,
+        tick_ns: u64,
+    },
 }
 
-/// How long a run is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    pub(crate) warmup: Duration,
-    pub(crate) duration: Duration,
-}
-
-impl Times {
-    /// The measured span of a run that starts at that time.
-    pub(crate) fn span_ns(self, start_ns: u64) -> Range<u64> {
-        let from_ns = start_ns + nanoseconds(self.warmup);
-        from_ns..from_ns + nanoseconds(self.duration)
-    }
-}
-
-/// A connection among all: which messages of the run are its own.
+/// A connection among all: which requests of the run are its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) index: u64,
@@ -55,34 +47,35 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The number in the run of this connection's message `turn`.
+    /// The number in the run of this connection's request `turn`.
     pub(crate) fn number(self, turn: u64) -> u64 {
         turn * self.count + self.index
     }
 
-    /// The reverse; `None` for another connection's message.
+    /// The reverse; `None` for another connection's request.
     pub(crate) fn turn(self, number: u64) -> Option<u64> {
         (number % self.count == self.index).then_some(number / self.count)
     }
 
-    /// This connection's share of so many messages.
-    fn share(self, messages: u64) -> u64 {
-        if messages == u64::MAX { messages } else { (messages + self.count - 1 - self.index) / self.count }
+    /// This connection's share of so many requests.
+    fn share(self, requests: u64) -> u64 {
+        if requests == u64::MAX { requests } else { (requests + self.count - 1 - self.index) / self.count }
     }
 }
 
 /// What all threads of a load share. The counters are only ever looked at as figures.
 pub(crate) struct Load {
     pub(crate) clock: RunClock,
-    /// One for each queue.
-    templates: Vec<SendTemplate>,
-    connections: u64,
+    pub(crate) templates: Templates,
+    pub(crate) shelf: Arc<Shelf>,
     blank_tally: SendTally,
+    /// Messages.
     pub(crate) answered: AtomicU64,
     /// Threads that are not through.
     pub(crate) links_busy: AtomicUsize,
     sending: AtomicBool,
-    over: AtomicBool,
+    /// Of an open loop: everything that was due was sent.
+    pub(crate) sender_ended: AtomicBool,
 }
 
 impl Load {
@@ -91,20 +84,18 @@ impl Load {
         self.blank_tally.clone()
     }
 
-    /// What the message of that number is made of. Moves on by one more queue with every round of the connections,
-    /// so that each connection sends to all queues.
-    pub(crate) fn template(&self, number: u64) -> &SendTemplate {
-        let turn = number + number / self.connections;
-        &self.templates[(turn % self.templates.len() as u64) as usize]
+    /// Messages that were answered so far.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Messages of a request.
+    pub(crate) fn batch(&self) -> u64 {
+        self.templates.batch()
     }
 
     pub(crate) fn may_send(&self) -> bool {
         self.sending.load(Ordering::Relaxed)
-    }
-
-    /// From here on connections end because we end them.
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
     }
 }
 
@@ -117,66 +108,60 @@ pub(crate) struct RunningLoad {
 }
 
 impl RunningLoad {
-    /// Opens the connections and starts to send.
+    /// Opens the connections and starts to send: what is due in the shelf's span is measured.
     pub(crate) fn start(
         target: &Target,
         form: &SendForm,
         connections: u16,
-        drive: Drive,
-        times: Times,
+        drive: &Drive,
+        start_ns: u64,
+        shelf: &Arc<Shelf>,
         clock: RunClock,
     ) -> Result<RunningLoad, BenchError> {
-        let mut random = Random::new(form.run);
-        let templates = (0..target.queues).map(|queue_id| SendTemplate::new(form, queue_id.into(), &mut random));
-        let templates = templates.collect();
         let links = Link::open_all(target.broker, connections)?;
         let links: Vec<_> = links.into_iter().map(|link| (link, Arc::<Counts>::default())).collect();
-        let start_ns = clock.now_ns() + nanoseconds(START_DELAY);
         let offsets = (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts));
         let is_open = matches!(drive, Drive::Rate { .. });
         let load = Arc::new(Load {
             clock,
-            templates,
-            connections: connections.into(),
-            blank_tally: SendTally::new(times.span_ns(start_ns), offsets),
+            templates: Templates::new(form, connections),
+            shelf: shelf.clone(),
+            blank_tally: SendTally::new(shelf.span_ns(), offsets),
             answered: AtomicU64::new(0),
             links_busy: AtomicUsize::new(links.len() + usize::from(is_open)),
             sending: AtomicBool::new(true),
-            over: AtomicBool::new(false),
+            sender_ended: AtomicBool::new(false),
         });
         let mut running = RunningLoad { load, links, threads: Vec::new(), is_open };
         running.start_threads(drive, start_ns)?;
         Ok(running)
     }
 
-    fn start_threads(&mut self, drive: Drive, start_ns: u64) -> Result<(), BenchError> {
+    fn start_threads(&mut self, drive: &Drive, start_ns: u64) -> Result<(), BenchError> {
         let count = self.links.len() as u64;
         for (index, (link, counts)) in (0..).zip(self.links.clone()) {
             let (load, place) = (self.load.clone(), Place { index, count });
             let name = format!("answers-{index}");
             let thread = match drive {
-                Drive::Window { messages, messages_max } => {
-                    let closed = ClosedLoop::new(link, load, place, messages, place.share(messages_max));
+                Drive::Window { requests, requests_max } => {
+                    let closed = ClosedLoop::new(link, load, place, *requests, place.share(*requests_max));
                     runtime::core::thread(&name, move || closed.run())
                 }
-                Drive::Rate { rate, tick_ns } => {
-                    let reader = Reader::new(link, counts, load, Pace { start_ns, rate, tick_ns }, place);
+                Drive::Rate { arrivals, tick_ns } => {
+                    let pace = Pace { start_ns, tick_ns: *tick_ns, arrivals: arrivals.clone() };
+                    let reader = Reader::new(link, counts, load, pace, place);
                     runtime::core::thread(&name, move || reader.run())
                 }
             };
             self.threads.push(thread.map_err(BenchError::Executor)?);
         }
-        if let Drive::Rate { rate, tick_ns } = drive {
-            let sender = Sender::new(self.load.clone(), Pace { start_ns, rate, tick_ns }, self.links.clone());
+        if let Drive::Rate { arrivals, tick_ns } = drive {
+            let pace = Pace { start_ns, tick_ns: *tick_ns, arrivals: arrivals.clone() };
+            let sender = Sender::new(self.load.clone(), pace, self.links.clone());
             let thread = runtime::core::thread("sender", move || sender.run());
             self.threads.push(thread.map_err(BenchError::Executor)?);
         }
         Ok(())
-    }
-
-    /// The measured span.
-    pub(crate) fn span_ns(&self) -> Range<u64> {
-        self.load.blank_tally.span_ns()
     }
 
     /// Nothing more will come: all was sent and answered, or no connection is left.
@@ -184,17 +169,26 @@ impl RunningLoad {
         self.load.links_busy.load(Ordering::Relaxed) == 0 || self.links.iter().all(|(link, _)| link.is_closed())
     }
 
+    /// What is due is not sent any more.
+    pub(crate) fn stop_sending(&self) {
+        self.load.sending.store(false, Ordering::Relaxed);
+    }
+
     /// Stops sending, waits for the answers that are still to come, and adds up what came of all messages.
     pub(crate) fn finish(self) -> Finished {
         let clock = self.load.clock;
         let ended_early = !self.is_open && self.has_ended();
-        self.load.sending.store(false, Ordering::Relaxed);
+        let send_limit_ns = clock.now_ns() + nanoseconds(SEND_TIME_MAX);
+        let is_sending = || self.is_open && !self.load.sender_ended.load(Ordering::Relaxed);
+        while is_sending() && clock.now_ns() < send_limit_ns {
+            clock.sleep(DRAIN_PERIOD);
+        }
+        self.stop_sending();
         let limit_ns = clock.now_ns() + nanoseconds(DRAIN_TIME_MAX);
-        let is_through = || if self.is_open { open_loop::unanswered(&self.links) == 0 } else { self.has_ended() };
+        let is_through = || if self.is_open { open_loop::awaited(&self.links) == 0 } else { self.has_ended() };
         while !is_through() && clock.now_ns() < limit_ns {
             clock.sleep(DRAIN_PERIOD);
         }
-        self.load.over.store(true, Ordering::Relaxed);
         self.links.iter().for_each(|(link, _)| link.close());
         let mut tally = self.load.tally();
         for thread in self.threads {

@@ -11,16 +11,16 @@ use bytes::BytesMut;
 
 use crate::load::{Load, Place};
 use crate::pace::Pace;
-use crate::payload::Stamp;
+use crate::record::Recorder;
 use crate::reply;
-use crate::tally::SendTally;
+use crate::tally::{Answer, SendTally, Sent};
 use crate::template::Patch;
 use crate::wire::{Frames, Link};
 
 /// The opaque of message 0: all opaques have ten digits.
 const OPAQUE_MIN: i32 = 1_000_000_000;
-/// Messages of one open loop.
-pub(crate) const MESSAGES_MAX: u64 = (i32::MAX - OPAQUE_MIN) as u64;
+/// Requests of one open loop.
+pub(crate) const REQUESTS_MAX: u64 = (i32::MAX - OPAQUE_MIN) as u64;
 /// Requests of one connection that may be unanswered. Beyond it messages are held back: they stay due.
 const UNANSWERED_MAX: u64 = 1 << 16;
 /// A pause before a message that was held back is tried again.
@@ -33,6 +33,8 @@ const WRITE_NS_MAX: u64 = 1_000_000;
 pub(crate) struct Counts {
     sent: AtomicU64,
     answered: AtomicU64,
+    /// Unanswered when their connection ended: nobody waits for these.
+    given_up: AtomicU64,
 }
 
 impl Counts {
@@ -40,6 +42,12 @@ impl Counts {
         // The answer of a request is counted after the request, so this order never finds more answers than requests.
         let answered = self.answered.load(Ordering::Acquire);
         self.sent.load(Ordering::Acquire) - answered
+    }
+
+    /// Unanswered, and an answer may still come. A request that was staged before its connection ended and sent after
+    /// may be given up and answered all the same.
+    fn awaited(&self) -> u64 {
+        self.unanswered().saturating_sub(self.given_up.load(Ordering::Acquire))
     }
 }
 
@@ -50,6 +58,7 @@ pub(crate) struct Sender {
     links: Vec<(Arc<Link>, Arc<Counts>)>,
     outs: Vec<BytesMut>,
     tally: SendTally,
+    recorder: Recorder,
     /// Until then this thread waited for a full socket.
     held_back_until_ns: u64,
 }
@@ -57,13 +66,13 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(load: Arc<Load>, pace: Pace, links: Vec<(Arc<Link>, Arc<Counts>)>) -> Sender {
         let outs = links.iter().map(|_| BytesMut::new()).collect();
-        let tally = load.tally();
-        Sender { load, pace, links, outs, tally, held_back_until_ns: 0 }
+        let (tally, recorder) = (load.tally(), load.shelf.recorder());
+        Sender { load, pace, links, outs, tally, recorder, held_back_until_ns: 0 }
     }
 
     /// Sends each message when it is due, until the measured span is over.
     pub(crate) fn run(mut self) -> SendTally {
-        let limit_ns = self.tally.span_ns().end;
+        let limit_ns = self.load.shelf.span_ns().end;
         let clock = self.load.clock;
         let mut number = 0;
         while self.load.may_send() && self.links.iter().any(|(link, _)| !link.is_closed()) {
@@ -83,33 +92,32 @@ impl Sender {
                 self.held_back_until_ns = clock.now_ns();
             }
         }
+        self.load.sender_ended.store(true, Ordering::Relaxed);
         self.load.links_busy.fetch_sub(1, Ordering::Relaxed);
         self.tally
     }
 
-    /// Writes a message. False: its connection has too many unanswered.
+    /// Writes a request. False: its connection is away, or has too many unanswered.
     fn stage(&mut self, number: u64, due_ns: u64, now_ns: u64) -> bool {
         let index = (number % self.links.len() as u64) as usize;
         let (link, counts) = &self.links[index];
         if link.is_closed() {
-            self.tally.lost += 1;
+            self.tally.lost += self.load.batch();
             return true;
         }
-        if counts.unanswered() >= UNANSWERED_MAX {
+        if link.is_broken() || counts.awaited() >= UNANSWERED_MAX {
             return false;
         }
         counts.sent.fetch_add(1, Ordering::Release);
-        let patch = Patch {
-            opaque: OPAQUE_MIN + number as i32,
-            born_ms: runtime::clock::now_ms().0,
-            stamp: Stamp { due_ns, number },
-        };
-        self.load.template(number).write(&patch, &mut self.outs[index]);
-        self.tally.sent(due_ns, now_ns, due_ns < self.held_back_until_ns);
+        let patch = Patch { opaque: OPAQUE_MIN + number as i32, born_ms: runtime::clock::now_ms().0, number, due_ns };
+        self.load.templates.write(&patch, &mut self.outs[index]);
+        let held_back = due_ns < self.held_back_until_ns;
+        self.tally.sent(Sent { messages: self.load.batch(), due_ns, now_ns, held_back }, &mut self.recorder);
         true
     }
 
     fn flush(&mut self) {
+        self.recorder.hand_over();
         for ((link, _), out) in self.links.iter().zip(&mut self.outs) {
             if out.is_empty() {
                 continue;
@@ -134,23 +142,36 @@ pub(crate) struct Reader {
     place: Place,
     /// A bit for each message of this connection that was answered.
     answered: Vec<u64>,
+    answered_count: u64,
+    answered_reported: u64,
     tally: SendTally,
-    reported: u64,
+    recorder: Recorder,
 }
 
 impl Reader {
     pub(crate) fn new(link: Arc<Link>, counts: Arc<Counts>, load: Arc<Load>, pace: Pace, place: Place) -> Reader {
-        let tally = load.tally();
-        Reader { link, counts, load, pace, place, answered: Vec::new(), tally, reported: 0 }
+        let (tally, recorder) = (load.tally(), load.shelf.recorder());
+        let (answered_count, answered_reported) = (0, 0);
+        Reader {
+            link,
+            counts,
+            load,
+            pace,
+            place,
+            answered: Vec::new(),
+            answered_count,
+            answered_reported,
+            tally,
+            recorder,
+        }
     }
 
     /// Reads until the connection ends, and tells what came of it.
     pub(crate) fn run(mut self) -> SendTally {
         let (link, clock) = (self.link.clone(), self.load.clock);
-        let outcome = link.read(clock, &mut self);
+        let outcome = link.read_on(clock, &mut self);
         self.tally.unreadable += u64::from(outcome.is_err());
-        self.tally.lost += self.counts.unanswered();
-        self.tally.connections_lost += u64::from(!self.load.is_over());
+        self.tally.lost += self.counts.unanswered() * self.load.batch();
         self.load.links_busy.fetch_sub(1, Ordering::Relaxed);
         self.tally
     }
@@ -182,20 +203,38 @@ impl Frames for Reader {
         }
         let number = reply.opaque.checked_sub(OPAQUE_MIN).and_then(|number| u64::try_from(number).ok());
         match number.filter(|number| self.is_first(*number)) {
-            Some(number) => self.tally.answer(self.pace.due_ns(number), arrived_ns, &reply, frame),
+            Some(number) => {
+                let due_ns = self.pace.due_ns(number);
+                let answer = Answer { messages: self.load.batch(), due_ns, arrived_ns, reply, frame };
+                self.tally.answer(&answer, &mut self.recorder);
+                self.answered_count += 1;
+            }
             None => self.tally.strange_answers += 1,
         }
     }
 
     fn batch_end(&mut self) {
-        let answered = self.tally.answered - self.reported;
-        self.reported = self.tally.answered;
+        let answered = self.answered_count - self.answered_reported;
+        self.answered_reported = self.answered_count;
         self.counts.answered.fetch_add(answered, Ordering::Release);
-        self.load.answered.fetch_add(answered, Ordering::Relaxed);
+        self.load.answered.fetch_add(answered * self.load.batch(), Ordering::Relaxed);
+        self.recorder.hand_over();
+    }
+
+    fn broken(&mut self) {
+        let given_up = self.counts.awaited();
+        self.counts.given_up.fetch_add(given_up, Ordering::Release);
+        self.tally.connections_lost += 1;
+        self.recorder.counts.failed += given_up * self.load.batch();
+        self.recorder.hand_over();
+    }
+
+    fn restored(&mut self, away_ns: u64) {
+        self.tally.away_ns_max = self.tally.away_ns_max.max(away_ns);
     }
 }
 
-/// Requests without an answer on all connections that are still there.
-pub(crate) fn unanswered(links: &[(Arc<Link>, Arc<Counts>)]) -> u64 {
-    links.iter().filter(|(link, _)| !link.is_closed()).map(|(_, counts)| counts.unanswered()).sum()
+/// Requests whose answer may still come.
+pub(crate) fn awaited(links: &[(Arc<Link>, Arc<Counts>)]) -> u64 {
+    links.iter().filter(|(link, _)| !link.is_closed()).map(|(_, counts)| counts.awaited()).sum()
 }

@@ -6,12 +6,17 @@
 //! 4      4    u32 checksum: CRC-32 of bytes 8 to 24, xor CRC-32 of the rest
 //! 8      8    u64 when it was due, nanoseconds of the run's clock
 //! 16     8    u64 number of the message in its run
-//! 24     n    random bytes
+//! 24     n    random bytes, zeros behind them if it shall compress; or a payload that was given
 //! ```
 //!
 //! The rest never changes, so its checksum is computed once and a send costs that of 16 bytes.
 
+use std::borrow::Cow;
+use std::io::{self, Read};
+
 use base::Random;
+use flate2::read::ZlibDecoder;
+use remoting::record::sys_flag;
 
 const MAGIC: [u8; 4] = *b"RMb1";
 const CHECKSUM_AT: usize = MAGIC.len();
@@ -40,17 +45,48 @@ pub(crate) enum Content {
     Damaged,
 }
 
-/// A body without its stamp yet, and the checksum of what never changes.
-pub(crate) fn blank(bytes: usize, random: &mut Random) -> (Vec<u8>, u32) {
+/// A body without its stamp yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Blank {
+    pub(crate) bytes: Vec<u8>,
+    /// Of what never changes.
+    pub(crate) rest_checksum: u32,
+}
+
+impl Blank {
+    /// A body whose rest is given; at least [`BODY_BYTES_MIN`] long.
+    pub(crate) fn around(rest: &[u8]) -> Blank {
+        let mut bytes = vec![0; (REST_AT + rest.len()).max(BODY_BYTES_MIN)];
+        bytes[..CHECKSUM_AT].copy_from_slice(&MAGIC);
+        bytes[REST_AT..REST_AT + rest.len()].copy_from_slice(rest);
+        let rest_checksum = crc32fast::hash(&bytes[REST_AT..]);
+        Blank { bytes, rest_checksum }
+    }
+}
+
+/// A body of so many bytes; of its rest the share `random_share` does not compress, and what is behind it is zeros.
+pub(crate) fn blank(bytes: usize, random_share: f64, random: &mut Random) -> Blank {
     assert!(bytes >= BODY_BYTES_MIN, "a body of {bytes} bytes has no room for its stamp");
-    let mut body = vec![0; bytes];
-    body[..CHECKSUM_AT].copy_from_slice(&MAGIC);
-    for chunk in body[REST_AT..].chunks_mut(8) {
+    let mut rest = vec![0; bytes - REST_AT];
+    let random_bytes = (rest.len() as f64 * random_share).round() as usize;
+    for chunk in rest[..random_bytes].chunks_mut(8) {
         let random = random.next_u64().to_le_bytes();
         chunk.copy_from_slice(&random[..chunk.len()]);
     }
-    let checksum = crc32fast::hash(&body[REST_AT..]);
-    (body, checksum)
+    Blank::around(&rest)
+}
+
+/// The body as it was before it was compressed, if it was.
+///
+/// # Errors
+/// When it is not what its flag says.
+pub(crate) fn unpacked(body: &[u8], flag: i32) -> io::Result<Cow<'_, [u8]>> {
+    if flag & sys_flag::COMPRESSED == 0 {
+        return Ok(Cow::Borrowed(body));
+    }
+    let mut bytes = Vec::new();
+    ZlibDecoder::new(body).read_to_end(&mut bytes)?;
+    Ok(Cow::Owned(bytes))
 }
 
 /// Writes the stamp into a body made by [`blank`].
@@ -80,8 +116,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_given_lies_behind_the_stamp() {
+        for given in [&b""[..], b"{}", &[7; 500]] {
+            let Blank { mut bytes, rest_checksum } = Blank::around(given);
+            stamp(&mut bytes, rest_checksum, Stamp { due_ns: 1, number: 2 });
+            assert_eq!(read(&bytes), Content::Ours(Stamp { due_ns: 1, number: 2 }));
+            assert_eq!(&bytes[REST_AT..REST_AT + given.len()], given);
+        }
+    }
+
+    #[test]
     fn a_stamp_is_read_back_and_any_flipped_bit_is_seen() {
-        let (mut body, rest) = blank(100, &mut Random::new(1));
+        let Blank { bytes: mut body, rest_checksum: rest } = blank(100, 1.0, &mut Random::new(1));
         for written in [Stamp { due_ns: 1, number: u64::MAX }, Stamp { due_ns: 1 << 40, number: 7 }] {
             stamp(&mut body, rest, written);
             assert_eq!(read(&body), Content::Ours(written));

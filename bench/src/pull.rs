@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use hdrhistogram::Histogram;
 use remoting::code::{RequestCode, ResponseCode};
 use remoting::command::{Command, HeaderEncoding};
 use remoting::header::pull::{PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND, PullMessage};
@@ -18,12 +17,12 @@ use remoting::text::Text;
 use crate::clock::RunClock;
 use crate::error::BenchError;
 use crate::payload::{self, Content};
+use crate::record::{Kind, Recorder, Shelf};
 use crate::reply::{self, Reply};
-use crate::tally::{Errors, histogram};
+use crate::tally::Errors;
 use crate::target::Target;
 use crate::wire::{Frames, Link};
 
-pub(crate) const CONSUMER_GROUP: &str = "bench_consumer";
 /// The opaque of the pull of queue 0.
 const OPAQUE_MIN: i32 = 1_000_000_000;
 /// A pause before a pull that was refused is tried again.
@@ -35,26 +34,38 @@ const SUSPEND_MS: i64 = 15_000;
 #[derive(Clone, Debug)]
 pub(crate) struct PullForm {
     pub(crate) encoding: HeaderEncoding,
+    pub(crate) group: Text,
     pub(crate) topic: Text,
     pub(crate) count_max: u16,
-    /// Pulls at the end of a queue wait for messages.
-    pub(crate) at_tail: bool,
-    /// A message that was due in here counts for [`PullTally::end_to_end`].
-    pub(crate) span_ns: Range<u64>,
+    pub(crate) end: AtEnd,
+    /// How long after it was due a message shall arrive; only what it is later counts.
+    pub(crate) delay_ns: u64,
+}
+
+/// What a consumer does at the end of its queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtEnd {
+    /// Waits for messages.
+    Waits,
+    /// Is through.
+    Ends,
+    /// Begins again.
+    Repeats,
 }
 
 impl PullForm {
     fn write(&self, queue_id: i32, offset: i64, out: &mut BytesMut) {
-        let suspend = if self.at_tail { PULL_FLAG_SUSPEND } else { 0 };
+        let at_tail = self.end == AtEnd::Waits;
+        let suspend = if at_tail { PULL_FLAG_SUSPEND } else { 0 };
         let header = PullMessage {
-            consumer_group: Text::from_static(CONSUMER_GROUP),
+            consumer_group: self.group.clone(),
             topic: self.topic.clone(),
             queue_id,
             queue_offset: offset,
             message_count_max: self.count_max.into(),
             sys_flag: PULL_FLAG_SUBSCRIPTION | suspend,
             commit_offset: 0,
-            suspend_timeout_ms: if self.at_tail { SUSPEND_MS } else { 0 },
+            suspend_timeout_ms: if at_tail { SUSPEND_MS } else { 0 },
             subscription: Some(Text::from_static("*")),
             subscription_version: 0,
             expression_type: Some(Text::from_static(EXPRESSION_TAG)),
@@ -78,48 +89,28 @@ pub(crate) struct MessageFaults {
     pub(crate) unreadable: u64,
 }
 
-/// What came of the pulls of a run.
+/// What came of the pulls of a run, but for their times.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PullTally {
-    span_ns: Range<u64>,
     pub(crate) messages: u64,
     pub(crate) body_bytes: u64,
     pub(crate) pulls_found: u64,
     pub(crate) pulls_empty: u64,
-    /// Of a pull that found something, from request to answer.
-    pub(crate) pull_latency: Histogram<u64>,
-    /// From when a message was due to its arrival here.
-    pub(crate) end_to_end: Histogram<u64>,
     pub(crate) faults: MessageFaults,
     pub(crate) errors: Errors,
     pub(crate) last_arrival_ns: u64,
     pub(crate) connections_lost: u64,
+    /// How often [`AtEnd::Repeats`] began again with a queue.
+    pub(crate) repeats: u64,
 }
 
 impl PullTally {
-    fn new(span_ns: Range<u64>) -> PullTally {
-        PullTally {
-            span_ns,
-            messages: 0,
-            body_bytes: 0,
-            pulls_found: 0,
-            pulls_empty: 0,
-            pull_latency: histogram(),
-            end_to_end: histogram(),
-            faults: MessageFaults::default(),
-            errors: Errors::default(),
-            last_arrival_ns: 0,
-            connections_lost: 0,
-        }
-    }
-
     /// Takes in what came of other pulls of the same run.
-    fn merge(&mut self, other: PullTally) {
+    pub(crate) fn merge(&mut self, other: PullTally) {
         self.messages += other.messages;
         self.body_bytes += other.body_bytes;
         self.pulls_found += other.pulls_found;
         self.pulls_empty += other.pulls_empty;
-        self.pull_latency.add(&other.pull_latency).expect("all have the same bounds");
-        self.end_to_end.add(&other.end_to_end).expect("all have the same bounds");
         self.faults.offset_jumps += other.faults.offset_jumps;
         self.faults.wrong_queue += other.faults.wrong_queue;
         self.faults.damaged += other.faults.damaged;
@@ -127,45 +118,14 @@ impl PullTally {
         self.errors.merge(other.errors);
         self.last_arrival_ns = self.last_arrival_ns.max(other.last_arrival_ns);
         self.connections_lost += other.connections_lost;
-    }
-
-    /// Checks the records of an answer's body; returns the offset behind the last good one.
-    fn records(&mut self, body: &[u8], queue_id: i32, next_offset: i64, arrived_ns: u64) -> i64 {
-        let mut next_offset = next_offset;
-        for record in Records::new(body) {
-            let Ok(record) = record else {
-                self.faults.unreadable += 1;
-                break;
-            };
-            let offset = record.queue_offset().0 as i64;
-            self.faults.offset_jumps += u64::from(offset != next_offset);
-            self.faults.wrong_queue += u64::from(record.queue_id().0 as i32 != queue_id);
-            next_offset = offset + 1;
-            self.record(&record, arrived_ns);
-        }
-        next_offset
-    }
-
-    fn record(&mut self, record: &RecordView<'_>, arrived_ns: u64) {
-        let body = record.body();
-        self.messages += 1;
-        self.body_bytes += body.len() as u64;
-        let content = payload::read(body);
-        if body_crc(body) != record.body_crc() || content == Content::Damaged {
-            self.faults.damaged += 1;
-            return;
-        }
-        if let Content::Ours(stamp) = content
-            && self.span_ns.contains(&stamp.due_ns)
-        {
-            self.end_to_end.saturating_record(arrived_ns.saturating_sub(stamp.due_ns).max(1));
-        }
+        self.repeats += other.repeats;
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct PullQueue {
     queue_id: i32,
+    start: i64,
     next_offset: i64,
     /// Where a catch-up ends.
     limit: Option<i64>,
@@ -184,7 +144,6 @@ impl PullQueue {
 struct Shared {
     messages: AtomicU64,
     links_busy: AtomicUsize,
-    over: AtomicBool,
 }
 
 /// The pulls of one connection, on a thread of their own.
@@ -198,8 +157,9 @@ struct Puller {
     connections: usize,
     out: BytesMut,
     tally: PullTally,
+    recorder: Recorder,
+    span_ns: Range<u64>,
     reported: u64,
-    through: bool,
 }
 
 impl Puller {
@@ -208,10 +168,8 @@ impl Puller {
         let (link, clock) = (self.link.clone(), self.clock);
         (0..self.queues.len()).for_each(|place| self.ask(place));
         self.batch_end();
-        let outcome = link.read(clock, &mut self);
+        let outcome = link.read_on(clock, &mut self);
         self.tally.faults.unreadable += u64::from(outcome.is_err());
-        let meant = self.through || self.shared.over.load(Ordering::Relaxed);
-        self.tally.connections_lost += u64::from(!meant);
         self.shared.links_busy.fetch_sub(1, Ordering::Relaxed);
         self.tally
     }
@@ -219,6 +177,10 @@ impl Puller {
     /// Asks for more of a queue unless it is through.
     fn ask(&mut self, place: usize) {
         let queue = &mut self.queues[place];
+        if queue.is_through() && self.form.end == AtEnd::Repeats {
+            queue.next_offset = queue.start;
+            self.tally.repeats += 1;
+        }
         if !queue.is_through() {
             queue.asked_ns = self.clock.now_ns();
             self.form.write(queue.queue_id, queue.next_offset, &mut self.out);
@@ -231,10 +193,14 @@ impl Puller {
             ResponseCode::SUCCESS => {
                 tally.pulls_found += 1;
                 tally.last_arrival_ns = arrived_ns;
-                tally.pull_latency.saturating_record(arrived_ns.saturating_sub(queue.asked_ns).max(1));
-                let body = &frame[reply.body_at..];
-                queue.next_offset = tally.records(body, queue.queue_id, queue.next_offset, arrived_ns);
-                tally.faults.offset_jumps += u64::from(reply.next_begin_offset != Some(queue.next_offset));
+                // At the tail it is mostly the wait for a message.
+                if self.form.end != AtEnd::Waits && self.span_ns.contains(&queue.asked_ns) {
+                    self.recorder.record(Kind::Pull, arrived_ns.saturating_sub(queue.asked_ns));
+                }
+                let next_offset = self.records(place, &frame[reply.body_at..], arrived_ns);
+                let queue = &mut self.queues[place];
+                queue.next_offset = next_offset;
+                self.tally.faults.offset_jumps += u64::from(reply.next_begin_offset != Some(next_offset));
             }
             ResponseCode::PULL_NOT_FOUND | ResponseCode::PULL_RETRY_IMMEDIATELY => {
                 tally.pulls_empty += 1;
@@ -248,6 +214,41 @@ impl Puller {
             }
         }
         self.ask(place);
+    }
+
+    /// Checks the records of an answer's body; returns the offset behind the last good one.
+    fn records(&mut self, place: usize, body: &[u8], arrived_ns: u64) -> i64 {
+        let PullQueue { queue_id, mut next_offset, .. } = self.queues[place];
+        for record in Records::new(body) {
+            let Ok(record) = record else {
+                self.tally.faults.unreadable += 1;
+                break;
+            };
+            let offset = record.queue_offset().0 as i64;
+            self.tally.faults.offset_jumps += u64::from(offset != next_offset);
+            self.tally.faults.wrong_queue += u64::from(record.queue_id().0 as i32 != queue_id);
+            next_offset = offset + 1;
+            self.record(&record, arrived_ns);
+        }
+        next_offset
+    }
+
+    fn record(&mut self, record: &RecordView<'_>, arrived_ns: u64) {
+        let body = record.body();
+        self.tally.messages += 1;
+        self.tally.body_bytes += body.len() as u64;
+        self.recorder.counts.pulled += 1;
+        let content = payload::unpacked(body, record.sys_flag()).map(|body| payload::read(&body));
+        match content {
+            Ok(Content::Ours(stamp)) if body_crc(body) == record.body_crc() => {
+                if self.span_ns.contains(&stamp.due_ns) && self.form.end == AtEnd::Waits {
+                    let due_ns = stamp.due_ns + self.form.delay_ns;
+                    self.recorder.record(Kind::EndToEnd, arrived_ns.saturating_sub(due_ns));
+                }
+            }
+            Ok(Content::Foreign) if body_crc(body) == record.body_crc() => {}
+            _ => self.tally.faults.damaged += 1,
+        }
     }
 
     /// Where a queue stands among those of this connection.
@@ -284,13 +285,23 @@ impl Frames for Puller {
                 }
             }
         }
-        if self.queues.iter().all(PullQueue::is_through) {
-            self.through = true;
+        self.recorder.hand_over();
+        if self.form.end == AtEnd::Ends && self.queues.iter().all(PullQueue::is_through) {
             self.link.close();
         } else if !self.out.is_empty() {
             self.link.send(&self.out);
             self.out.clear();
         }
+    }
+
+    fn broken(&mut self) {
+        self.tally.connections_lost += 1;
+    }
+
+    fn restored(&mut self, _away_ns: u64) {
+        self.out.clear();
+        (0..self.queues.len()).for_each(|place| self.ask(place));
+        self.batch_end();
     }
 }
 
@@ -299,7 +310,6 @@ pub(crate) struct RunningPulls {
     links: Vec<Arc<Link>>,
     threads: Vec<JoinHandle<PullTally>>,
     shared: Arc<Shared>,
-    span_ns: Range<u64>,
 }
 
 impl RunningPulls {
@@ -310,17 +320,15 @@ impl RunningPulls {
         connections: u16,
         starts: &[i64],
         limits: Option<&[i64]>,
+        shelf: &Arc<Shelf>,
         clock: RunClock,
     ) -> Result<RunningPulls, BenchError> {
         let connections = connections.min(target.queues);
         let links = Link::open_all(target.broker, connections)?;
-        let shared = Arc::new(Shared {
-            messages: AtomicU64::new(0),
-            links_busy: AtomicUsize::new(links.len()),
-            over: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared { messages: AtomicU64::new(0), links_busy: AtomicUsize::new(links.len()) });
         let queue = |(index, start): (usize, &i64)| PullQueue {
             queue_id: index as i32,
+            start: *start,
             next_offset: *start,
             limit: limits.map(|limits| limits[index]),
             asked_ns: 0,
@@ -337,14 +345,15 @@ impl RunningPulls {
                 queues: queues.iter().skip(index).step_by(links.len()).copied().collect(),
                 connections: links.len(),
                 out: BytesMut::new(),
-                tally: PullTally::new(form.span_ns.clone()),
+                tally: PullTally::default(),
+                recorder: shelf.recorder(),
+                span_ns: shelf.span_ns(),
                 reported: 0,
-                through: false,
             };
             let thread = runtime::core::thread(&format!("pulls-{index}"), move || puller.run());
             threads.push(thread.map_err(BenchError::Executor)?);
         }
-        Ok(RunningPulls { links, threads, shared, span_ns: form.span_ns.clone() })
+        Ok(RunningPulls { links, threads, shared })
     }
 
     pub(crate) fn message_count(&self) -> u64 {
@@ -358,9 +367,8 @@ impl RunningPulls {
 
     /// Ends all connections and adds up what came of all pulls.
     pub(crate) fn finish(self) -> PullTally {
-        self.shared.over.store(true, Ordering::Relaxed);
         self.links.iter().for_each(|link| link.close());
-        let mut tally = PullTally::new(self.span_ns);
+        let mut tally = PullTally::default();
         for thread in self.threads {
             tally.merge(thread.join().expect("a thread that panics ends the process"));
         }

@@ -11,12 +11,11 @@ use serde_json::json;
 use crate::arguments::{ReadyArgs, TargetArgs, Wire};
 use crate::clock::{RunClock, nanoseconds};
 use crate::error::BenchError;
-use crate::payload::{BODY_BYTES_MIN, Stamp};
-use crate::produce::send_form;
+use crate::payload::{self, BODY_BYTES_MIN};
 use crate::reply;
 use crate::report::Outcome;
-use crate::target::Target;
-use crate::template::{Patch, SendTemplate};
+use crate::target::{Target, TopicForm};
+use crate::template::{Patch, Templates};
 use crate::wire::{Frames, Link};
 
 /// A pause between two attempts: what the figure may be too large by.
@@ -57,22 +56,14 @@ fn attempt(args: &ReadyArgs, clock: RunClock) -> Result<(), String> {
 }
 
 fn send_one(args: &ReadyArgs, link: &Arc<Link>, clock: RunClock) -> Result<(), String> {
-    let target = TargetArgs {
-        broker: args.broker,
-        topic: None,
-        queues: 1,
-        no_create: false,
-        no_offset_check: true,
-        server_pid: None,
-        wire: Wire::Json,
-        label: String::new(),
-        target: None,
-    };
-    let target = Target::prepare(&target).map_err(|error| error.to_string())?;
-    let template = SendTemplate::new(&send_form(&target, BODY_BYTES_MIN), 0, &mut Random::new(target.run));
-    let stamp = Stamp { due_ns: clock.now_ns(), number: 0 };
+    let target = TargetArgs { broker: args.broker, server_pid: None, label: String::new(), target: None };
+    let topic = TopicForm { name: None, queues: 1, wire: Wire::Json, create: true, check_offsets: false };
+    let target = Target::prepare(&target, &topic).map_err(|error| error.to_string())?;
+    let blank = payload::blank(BODY_BYTES_MIN, 1.0, &mut Random::new(target.run));
+    let templates = Templates::new(&target.send_form(vec![blank]), 1);
     let mut out = BytesMut::new();
-    template.write(&Patch { opaque: OPAQUE, born_ms: runtime::clock::now_ms().0, stamp }, &mut out);
+    let (born_ms, due_ns) = (runtime::clock::now_ms().0, clock.now_ns());
+    templates.write(&Patch { opaque: OPAQUE, born_ms, number: 0, due_ns }, &mut out);
     link.read_time_max(ANSWER_TIME_MAX).map_err(|error| error.to_string())?;
     link.send(&out);
     let mut first = FirstAnswer { link: link.clone(), answer: None };

@@ -2,14 +2,17 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::ops::Range;
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::TargetArgs;
 use crate::ledger::OffsetLedger;
-use crate::produce::Watched;
+use crate::phase::Phase;
+use crate::phase::watch::Watched;
 use crate::pull::PullTally;
+use crate::record::{Gathered, Kind};
 use crate::tally::{Errors, SendTally};
 use crate::target::Target;
 
@@ -21,8 +24,13 @@ const SENT_SHARE_MIN: f64 = 0.995;
 
 const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999)];
 
-/// How a run went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Beyond these the machine is told to be a noisy one.
+const HICCUP_P99_9_US_MAX: f64 = 5000.0;
+const STEAL_CORES_MAX: f64 = 0.05;
+const OTHER_CORES_MAX: f64 = 0.5;
+
+/// How a run went; the later, the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// Everything was answered as it should.
     Clean,
@@ -46,9 +54,12 @@ impl Outcome {
 /// Sends of a run.
 pub(crate) struct SendFigures<'a> {
     pub(crate) tally: &'a SendTally,
-    /// Of an open loop.
-    pub(crate) rate: Option<u32>,
-    pub(crate) body_bytes: usize,
+    pub(crate) total: &'a Gathered,
+    /// The span that was measured.
+    pub(crate) measured_ns: Range<u64>,
+    /// Of an open loop: messages due in the span.
+    pub(crate) due: Option<u64>,
+    pub(crate) body_bytes_mean: f64,
     /// The run ended with its last message, before its time.
     pub(crate) ended_early: bool,
 }
@@ -56,6 +67,7 @@ pub(crate) struct SendFigures<'a> {
 /// Pulls of a run.
 pub(crate) struct PullFigures<'a> {
     pub(crate) tally: &'a PullTally,
+    pub(crate) total: &'a Gathered,
     /// Messages that there were to get.
     pub(crate) wanted: u64,
 }
@@ -63,37 +75,34 @@ pub(crate) struct PullFigures<'a> {
 /// A run's figures, as they are gathered.
 pub(crate) struct Report {
     label: String,
-    mode: &'static str,
+    pub(crate) mode: &'static str,
     target: String,
     config: Map<String, Value>,
     figures: Vec<(String, Value)>,
-    faults: Vec<String>,
-    void: Vec<String>,
+    pub(crate) faults: Vec<String>,
+    pub(crate) void: Vec<String>,
+    /// What of the machine makes the figures less certain.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Report {
-    pub(crate) fn new(args: &TargetArgs, mode: &'static str, target: &Target) -> Report {
-        let mut config = Map::new();
+    pub(crate) fn new(args: &TargetArgs, phase: &Phase, target: &Target) -> Report {
+        let mut config = phase.config();
         config.insert("broker".to_owned(), json!(target.broker.to_string()));
         config.insert("topic".to_owned(), json!(target.topic.as_str()));
-        config.insert("queues".to_owned(), json!(target.queues));
-        config.insert("wire".to_owned(), json!(format!("{:?}", args.wire).to_lowercase()));
         Report {
-            label: args.label.clone(),
-            mode,
+            label: if args.label.is_empty() { phase.name.clone() } else { args.label.clone() },
+            mode: phase.mode(),
             target: args.target.clone().unwrap_or_else(|| target.broker.to_string()),
             config,
             figures: Vec::new(),
             faults: Vec::new(),
             void: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
-    pub(crate) fn config(&mut self, name: &str, value: Value) {
-        self.config.insert(name.to_owned(), value);
-    }
-
-    fn figure(&mut self, name: &str, value: impl Into<Value>) {
+    pub(crate) fn figure(&mut self, name: &str, value: impl Into<Value>) {
         self.figures.push((name.to_owned(), value.into()));
     }
 
@@ -107,21 +116,23 @@ impl Report {
 
     pub(crate) fn send(&mut self, sends: &SendFigures<'_>) {
         let tally = sends.tally;
-        let span_ns = tally.span_ns();
-        let end_ns = if sends.ended_early { span_ns.end.min(tally.last_answer_ns) } else { span_ns.end };
-        let seconds = end_ns.saturating_sub(span_ns.start) as f64 / 1e9;
+        let Range { start, end } = sends.measured_ns;
+        let end_ns = if sends.ended_early { end.min(tally.last_answer_ns) } else { end };
+        let seconds = end_ns.saturating_sub(start) as f64 / 1e9;
         let per_second = if seconds > 0.0 { tally.stored_in_span as f64 / seconds } else { 0.0 };
         self.figure("seconds", rounded(seconds, 3));
         self.figure("messages", tally.stored_in_span);
         self.figure("messages_per_s", rounded(per_second, 1));
-        self.figure("mb_per_s", rounded(per_second * sends.body_bytes as f64 / 1e6, 2));
-        self.times("latency_us", &tally.latency);
-        if let Some(rate) = sends.rate {
-            self.open_loop(tally, rate, seconds);
+        self.figure("mb_per_s", rounded(per_second * sends.body_bytes_mean / 1e6, 2));
+        self.times("latency_us", sends.total.times(Kind::Send));
+        if let Some(due) = sends.due {
+            self.open_loop(sends, due, seconds);
         }
         self.errors(&tally.errors);
         if let Some(offsets) = tally.offsets.as_ref().map(OffsetLedger::faults) {
-            self.fault("offset_gaps", offsets.gaps);
+            // A message whose answer was lost with its connection may have been stored all the same.
+            self.figure("offset_gaps_lost", offsets.gaps.min(tally.lost));
+            self.fault("offset_gaps", offsets.gaps.saturating_sub(tally.lost));
             self.fault("offset_duplicates", offsets.duplicates);
             self.fault("offset_strange", offsets.strange);
         }
@@ -129,46 +140,62 @@ impl Report {
         self.fault("strange_answers", tally.strange_answers);
         self.fault("unreadable_answers", tally.unreadable);
         self.fault("connections_lost", tally.connections_lost);
+        if tally.away_ns_max > 0 {
+            self.figure("away_ms_max", tally.away_ns_max / 1_000_000);
+        }
     }
 
     /// Whether the load was the one that was asked for.
-    fn open_loop(&mut self, tally: &SendTally, rate: u32, seconds: f64) {
-        let sent_per_second = tally.sent_in_span as f64 / seconds;
-        self.figure("rate_asked", rate);
-        self.figure("rate_sent", rounded(sent_per_second, 1));
-        self.times("send_lag_us", &tally.lag);
+    fn open_loop(&mut self, sends: &SendFigures<'_>, due: u64, seconds: f64) {
+        let tally = sends.tally;
+        let a_second = |messages: u64| if seconds > 0.0 { messages as f64 / seconds } else { 0.0 };
+        self.figure("rate_asked", rounded(a_second(due), 1));
+        self.figure("rate_sent", rounded(a_second(tally.sent_in_span.min(due)), 1));
+        let lag = sends.total.times(Kind::SendLag);
+        self.times("send_lag_us", lag);
         // Sends held back by unanswered ones are the broker's doing: they stay due and count in the latency.
         self.figure("held_back", tally.held_back);
-        let share = sent_per_second / f64::from(rate);
+        let share = tally.sent_in_span as f64 / due.max(1) as f64;
         if share < SENT_SHARE_MIN && tally.held_back == 0 && tally.connections_lost == 0 {
-            self.void.push(format!("the generator sent {sent_per_second:.0} of {rate} messages a second"));
+            self.void.push(format!("the generator sent {} of {due} messages that were due", tally.sent_in_span));
         }
-        let lag_us = tally.lag.value_at_quantile(0.99) as f64 / 1e3;
+        let lag_us = lag.value_at_quantile(0.99) as f64 / 1e3;
         if lag_us > LAG_P99_US_MAX {
             self.void.push(format!("the generator sent 1 in 100 messages more than {lag_us:.0} us late"));
         }
     }
 
-    pub(crate) fn catch_up(&mut self, pulls: &PullFigures<'_>) {
+    pub(crate) fn catch_up(&mut self, pulls: &PullFigures<'_>, start_ns: u64) {
         let tally = pulls.tally;
-        let seconds = tally.last_arrival_ns as f64 / 1e9;
+        let seconds = tally.last_arrival_ns.saturating_sub(start_ns) as f64 / 1e9;
         let per_second = if seconds > 0.0 { tally.messages as f64 / seconds } else { 0.0 };
         self.figure("seconds", rounded(seconds, 3));
         self.figure("messages", tally.messages);
         self.figure("messages_per_s", rounded(per_second, 1));
         self.figure("mb_per_s", rounded(tally.body_bytes as f64 / 1e6 / seconds.max(1e-9), 2));
-        self.times("pull_us", &tally.pull_latency);
+        self.times("pull_us", pulls.total.times(Kind::Pull));
         self.pulls(pulls);
         self.errors(&tally.errors);
         self.fault("connections_lost", tally.connections_lost);
     }
 
     pub(crate) fn tail(&mut self, pulls: &PullFigures<'_>) {
-        self.times("end_to_end_us", &pulls.tally.end_to_end);
+        self.times("end_to_end_us", pulls.total.times(Kind::EndToEnd));
         self.figure("messages_consumed", pulls.tally.messages);
         self.pulls(pulls);
         self.fault("pull_errors", pulls.tally.errors.total());
         self.fault("pull_connections_lost", pulls.tally.connections_lost);
+    }
+
+    /// What those groups read that read the backlog again and again, over so long.
+    pub(crate) fn cold(&mut self, tally: &PullTally, span_ns: u64) {
+        let seconds = (span_ns as f64 / 1e9).max(1e-9);
+        self.figure("cold_messages_per_s", rounded(tally.messages as f64 / seconds, 1));
+        self.figure("cold_mb_per_s", rounded(tally.body_bytes as f64 / 1e6 / seconds, 2));
+        self.figure("cold_queues_repeated", tally.repeats);
+        self.fault("cold_errors", tally.errors.total());
+        self.fault("cold_offset_jumps", tally.faults.offset_jumps);
+        self.fault("cold_damaged_bodies", tally.faults.damaged);
     }
 
     fn pulls(&mut self, pulls: &PullFigures<'_>) {
@@ -192,7 +219,7 @@ impl Report {
         self.figure("errors_by_code", by_code);
     }
 
-    pub(crate) fn usage(&mut self, watched: &Watched) {
+    pub(crate) fn usage(&mut self, watched: &Watched, total: &Gathered) {
         let usage = watched.from.until(&watched.to);
         if let (Some(a_message), Some(cores)) = (usage.server_us_per_message, usage.server_cores) {
             self.figure("server_cpu_us_per_message", rounded(a_message, 2));
@@ -206,6 +233,32 @@ impl Report {
         self.figure("generator_cores", rounded(usage.generator_cores, 2));
         self.figure("other_cores", rounded(usage.other_cores, 2));
         self.figure("steal_cores", rounded(usage.steal_cores, 2));
+        let hiccups = total.times(Kind::Hiccup);
+        self.times("hiccup_us", hiccups);
+        let hiccup_us = hiccups.value_at_quantile(0.999) as f64 / 1e3;
+        if hiccup_us > HICCUP_P99_9_US_MAX {
+            self.warnings.push(format!(
+                "1 in 1000 sleeps of 1 ms took {hiccup_us:.0} us longer: higher percentiles are the machine's"
+            ));
+        }
+        if usage.steal_cores > STEAL_CORES_MAX {
+            self.warnings.push(format!("the host took {:.2} of a core away (steal)", usage.steal_cores));
+        }
+        // Without its process the server is among the others.
+        if usage.server_cores.is_some() && usage.other_cores > OTHER_CORES_MAX {
+            self.warnings.push(format!("other processes used {:.2} cores", usage.other_cores));
+        }
+    }
+
+    /// The value of a figure, by its path.
+    pub(crate) fn value(&self, path: &str) -> Option<f64> {
+        let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
+        let (_, value) = self.figures.iter().find(|(figure, _)| figure == name)?;
+        rest.map_or(Some(value), |rest| value.get(rest)).and_then(Value::as_f64)
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.label
     }
 
     /// Quantiles of times, in microseconds.
@@ -228,7 +281,7 @@ impl Report {
         }
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let figures: Map<String, Value> = self.figures.iter().cloned().collect();
         json!({
             "label": self.label,
@@ -238,6 +291,7 @@ impl Report {
             "figures": figures,
             "faults": self.faults,
             "void": self.void,
+            "warnings": self.warnings,
         })
     }
 
@@ -258,13 +312,23 @@ impl Report {
         for reason in &self.void {
             line("VOID", reason);
         }
+        for warning in &self.warnings {
+            line("note", warning);
+        }
         text
     }
 
-    /// # Errors
-    /// When standard output is gone; nobody is told then that standard error is.
-    pub(crate) fn print(&self) -> io::Result<()> {
+    /// The table, for people.
+    pub(crate) fn print_table(&self) {
+        // Nobody could be told that standard error is gone.
         let _ = io::stderr().lock().write_all(self.table().as_bytes());
+    }
+
+    /// The line of JSON, for programs.
+    ///
+    /// # Errors
+    /// When standard output is gone.
+    pub(crate) fn print_line(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", self.json())?;
         out.flush()

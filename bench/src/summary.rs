@@ -108,12 +108,12 @@ fn has_any(run: &Value, name: &str) -> bool {
 }
 
 /// Of values in order: the one in the middle, or between the two there.
-fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let (first, last) = (values.get((values.len().max(1) - 1) / 2)?, values.get(values.len() / 2)?);
     Some(f64::midpoint(*first, *last))
 }
 
-fn spread(values: &[f64]) -> String {
+pub(crate) fn spread(values: &[f64]) -> String {
     match (median(values), values) {
         (Some(median), [least, .., greatest]) if least != greatest => {
             format!("{} ({} - {})", shown(median), shown(*least), shown(*greatest))

@@ -1,21 +1,13 @@
-//! What came of the messages of a run.
+//! What came of the messages of a run, but for their times, which go to the [`Recorder`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use hdrhistogram::Histogram;
 use remoting::code::ResponseCode;
 
 use crate::ledger::OffsetLedger;
+use crate::record::{Kind, Recorder};
 use crate::reply::{self, Reply};
-
-/// Times up to an hour, in nanoseconds; what is longer counts as an hour.
-const TIME_NS_MAX: u64 = 3_600_000_000_000;
-const DIGITS: u8 = 3;
-
-pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, TIME_NS_MAX, DIGITS).expect("these bounds are valid")
-}
 
 /// Answers that say something went wrong, by their code.
 #[derive(Clone, Debug, Default)]
@@ -58,10 +50,6 @@ pub(crate) struct SendTally {
     /// Messages due in the span that were sent.
     pub(crate) sent_in_span: u64,
     pub(crate) last_answer_ns: u64,
-    /// From when a stored message was due to its answer.
-    pub(crate) latency: Histogram<u64>,
-    /// From when a message was due to when it was sent, where only the generator was late.
-    pub(crate) lag: Histogram<u64>,
     /// Messages that could not be sent when they were due because too many were in flight.
     pub(crate) held_back: u64,
     pub(crate) errors: Errors,
@@ -70,7 +58,10 @@ pub(crate) struct SendTally {
     pub(crate) unreadable: u64,
     /// Requests whose connection ended, or that were not answered before the run was given up.
     pub(crate) lost: u64,
+    /// How often a connection ended that was not ended here.
     pub(crate) connections_lost: u64,
+    /// The longest time that a connection was away before it could be opened again.
+    pub(crate) away_ns_max: u64,
     /// None: they are not checked.
     pub(crate) offsets: Option<OffsetLedger>,
 }
@@ -83,14 +74,13 @@ impl SendTally {
             stored_in_span: 0,
             sent_in_span: 0,
             last_answer_ns: 0,
-            latency: histogram(),
-            lag: histogram(),
             held_back: 0,
             errors: Errors::default(),
             strange_answers: 0,
             unreadable: 0,
             lost: 0,
             connections_lost: 0,
+            away_ns_max: 0,
             offsets,
         }
     }
@@ -102,58 +92,78 @@ impl SendTally {
         self.stored_in_span += other.stored_in_span;
         self.sent_in_span += other.sent_in_span;
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
-        self.latency.add(&other.latency).expect("all have the same bounds");
-        self.lag.add(&other.lag).expect("all have the same bounds");
         self.held_back += other.held_back;
         self.errors.merge(other.errors);
         self.strange_answers += other.strange_answers;
         self.unreadable += other.unreadable;
         self.lost += other.lost;
         self.connections_lost += other.connections_lost;
+        self.away_ns_max = self.away_ns_max.max(other.away_ns_max);
         if let (Some(offsets), Some(others)) = (&mut self.offsets, &other.offsets) {
             offsets.merge(others);
         }
     }
 
-    pub(crate) fn span_ns(&self) -> Range<u64> {
-        self.span_ns.clone()
-    }
-
-    /// A message was sent; `held_back` when it waited for others to be answered.
-    pub(crate) fn sent(&mut self, due_ns: u64, now_ns: u64, held_back: bool) {
-        if !self.span_ns.contains(&due_ns) {
+    /// So many messages were sent in one request; `held_back` when they waited for others to be answered.
+    pub(crate) fn sent(&mut self, request: Sent, recorder: &mut Recorder) {
+        recorder.counts.sent += request.messages;
+        if !self.span_ns.contains(&request.due_ns) {
             return;
         }
-        self.sent_in_span += 1;
-        if held_back {
-            self.held_back += 1;
+        self.sent_in_span += request.messages;
+        if request.held_back {
+            self.held_back += request.messages;
         } else {
-            self.lag.saturating_record((now_ns - due_ns).max(1));
+            recorder.record(Kind::SendLag, request.now_ns - request.due_ns);
         }
     }
 
-    /// A message was answered.
-    pub(crate) fn answer(&mut self, due_ns: u64, arrived_ns: u64, reply: &Reply, frame: &[u8]) {
-        self.answered += 1;
-        self.last_answer_ns = arrived_ns;
+    /// A request with so many messages was answered.
+    pub(crate) fn answer(&mut self, answer: &Answer<'_>, recorder: &mut Recorder) {
+        let (reply, messages) = (&answer.reply, answer.messages);
+        self.answered += messages;
+        self.last_answer_ns = answer.arrived_ns;
         if is_stored(reply.code) {
             match (reply.queue_id, reply.queue_offset, &mut self.offsets) {
-                (Some(queue_id), Some(offset), Some(offsets)) => offsets.acknowledged(queue_id, offset),
+                (Some(queue_id), Some(first), Some(offsets)) => {
+                    (first..).take(messages as usize).for_each(|offset| offsets.acknowledged(queue_id, offset));
+                }
                 (Some(_), Some(_), None) => {}
                 _ => self.unreadable += 1,
             }
         }
         if reply.code != ResponseCode::SUCCESS.0 {
-            self.errors.add(reply.code, frame);
+            self.errors.add(reply.code, answer.frame);
+            recorder.counts.failed += messages;
             return;
         }
-        if self.span_ns.contains(&arrived_ns) {
-            self.stored_in_span += 1;
+        recorder.counts.stored += messages;
+        if self.span_ns.contains(&answer.arrived_ns) {
+            self.stored_in_span += messages;
         }
-        if self.span_ns.contains(&due_ns) {
-            self.latency.saturating_record((arrived_ns - due_ns).max(1));
+        if self.span_ns.contains(&answer.due_ns) {
+            recorder.record(Kind::Send, answer.arrived_ns - answer.due_ns);
         }
     }
+}
+
+/// A request that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) messages: u64,
+    pub(crate) due_ns: u64,
+    pub(crate) now_ns: u64,
+    pub(crate) held_back: bool,
+}
+
+/// A request that was answered.
+#[derive(Debug)]
+pub(crate) struct Answer<'a> {
+    pub(crate) messages: u64,
+    pub(crate) due_ns: u64,
+    pub(crate) arrived_ns: u64,
+    pub(crate) reply: Reply,
+    pub(crate) frame: &'a [u8],
 }
 
 /// Stored, and for some codes less safely than asked: the answer tells an offset.
@@ -171,38 +181,68 @@ fn is_stored(code: i32) -> bool {
 mod tests {
     use super::*;
     use crate::ledger::OffsetFaults;
+    use crate::record::{Gathered, Shelf};
 
-    fn reply(code: i32, queue_offset: i64) -> Reply {
-        Reply { code, queue_id: Some(0), queue_offset: Some(queue_offset), ..Reply::default() }
+    fn answer(due_ns: u64, arrived_ns: u64, code: i32, queue_offset: i64, frame: &[u8]) -> Answer<'_> {
+        let reply = Reply { code, queue_id: Some(0), queue_offset: Some(queue_offset), ..Reply::default() };
+        Answer { messages: 1, due_ns, arrived_ns, reply, frame }
+    }
+
+    fn gathered(shelf: &Shelf) -> Gathered {
+        let (mut taken, mut spare) = (Gathered::new(), Gathered::new());
+        shelf.take(&mut taken, &mut spare);
+        taken
     }
 
     #[test]
     fn warm_up_counts_for_offsets_only() {
-        let mut tally = SendTally::new(1000..2000, Some(OffsetLedger::new(&[0])));
+        let shelf = Shelf::new(1000..2000);
+        let mut recorder = shelf.recorder();
+        let mut tally = SendTally::new(shelf.span_ns(), Some(OffsetLedger::new(&[0])));
         for (due_ns, arrived_ns, offset) in [(900, 950, 0), (990, 1010, 1), (1500, 1600, 2), (1990, 2010, 3)] {
-            tally.sent(due_ns, due_ns + 1, false);
-            tally.answer(due_ns, arrived_ns, &reply(0, offset), &[]);
+            let sent = Sent { messages: 1, due_ns, now_ns: due_ns + 1, held_back: false };
+            tally.sent(sent, &mut recorder);
+            tally.answer(&answer(due_ns, arrived_ns, 0, offset, &[]), &mut recorder);
         }
+        drop(recorder);
+        let seen = gathered(&shelf);
         assert_eq!((tally.answered, tally.stored_in_span, tally.sent_in_span), (4, 2, 2));
-        assert_eq!((tally.latency.len(), tally.latency.max(), tally.lag.len()), (2, 100, 2));
+        assert_eq!((seen.times(Kind::Send).len(), seen.times(Kind::Send).max()), (2, 100));
+        assert_eq!((seen.times(Kind::SendLag).len(), seen.counts.stored), (2, 4));
         assert_eq!(tally.offsets.as_ref().unwrap().faults(), OffsetFaults::default());
     }
 
     #[test]
+    fn the_messages_of_a_batch_take_offsets_in_a_row() {
+        let shelf = Shelf::new(0..10);
+        let mut recorder = shelf.recorder();
+        let mut tally = SendTally::new(shelf.span_ns(), Some(OffsetLedger::new(&[0])));
+        for first in [0, 8, 16] {
+            tally.answer(&Answer { messages: 8, ..answer(1, 2, 0, first, &[]) }, &mut recorder);
+        }
+        assert_eq!((tally.answered, tally.stored_in_span), (24, 24));
+        assert_eq!(tally.offsets.as_ref().unwrap().faults(), OffsetFaults::default());
+        tally.answer(&Answer { messages: 8, ..answer(1, 2, 0, 23, &[]) }, &mut recorder);
+        assert_eq!(tally.offsets.as_ref().unwrap().faults().duplicates, 1);
+    }
+
+    #[test]
     fn a_message_stored_too_slowly_is_an_error_with_an_offset() {
-        let mut tally = SendTally::new(0..10, Some(OffsetLedger::new(&[0])));
+        let shelf = Shelf::new(0..10);
+        let mut recorder = shelf.recorder();
+        let mut tally = SendTally::new(shelf.span_ns(), Some(OffsetLedger::new(&[0])));
         let frame = {
             let mut out = bytes::BytesMut::new();
             remoting::Command::reply(1, 10).with_remark("slow").encode(&mut out);
             out
         };
-        tally.answer(1, 2, &reply(10, 0), &frame);
-        tally.answer(1, 3, &reply(2, 0), &frame);
-        tally.answer(1, 4, &reply(0, 1), &frame);
+        tally.answer(&answer(1, 2, 10, 0, &frame), &mut recorder);
+        tally.answer(&answer(1, 3, 2, 0, &frame), &mut recorder);
+        tally.answer(&answer(1, 4, 0, 1, &frame), &mut recorder);
+        drop(recorder);
+        let seen = gathered(&shelf);
         assert_eq!(tally.errors.iter().collect::<Vec<_>>(), [(2, 1, "slow"), (10, 1, "slow")]);
-        assert_eq!(
-            (tally.errors.total(), tally.offsets.as_ref().unwrap().faults(), tally.latency.len()),
-            (2, OffsetFaults::default(), 1)
-        );
+        assert_eq!(tally.offsets.as_ref().unwrap().faults(), OffsetFaults::default());
+        assert_eq!((tally.errors.total(), seen.times(Kind::Send).len(), seen.counts.failed), (2, 1, 2));
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured: one broker address, a topic of the run's own, perhaps a process.
+//! What is measured: one broker address, a topic of the phase's own, perhaps a process.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,6 +13,58 @@ use remoting::text::Text;
 use crate::arguments::{TargetArgs, Wire};
 use crate::error::BenchError;
 use crate::machine;
+use crate::payload::Blank;
+use crate::phase::course::PRODUCER_GROUP;
+use crate::template::{Extras, SendForm};
+
+/// The topic of a phase.
+#[derive(Clone, Debug)]
+pub(crate) struct TopicForm {
+    /// None: a new one of the phase's own.
+    pub(crate) name: Option<String>,
+    pub(crate) queues: u16,
+    pub(crate) wire: Wire,
+    /// It is not there yet.
+    pub(crate) create: bool,
+    /// Nobody else sends to it, so the offsets of its messages can be checked.
+    pub(crate) check_offsets: bool,
+}
+
+/// What a broker says it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    pub(crate) version: Option<String>,
+    /// Its configuration as it tells it, a `key=value` line each.
+    pub(crate) configuration: Option<String>,
+}
+
+impl Identity {
+    /// Of a broker that may refuse to tell.
+    pub(crate) fn of(broker: SocketAddr) -> Identity {
+        let address = broker.to_string();
+        let asked = runtime::run_here(async move {
+            let client = client(&address);
+            let status = client.broker_status(&address).await.ok();
+            let version =
+                status.and_then(|status| status.table.get("brokerVersionDesc").map(|text| text.as_str().to_owned()));
+            Identity { version, configuration: client.broker_config(&address).await.ok() }
+        });
+        asked.unwrap_or_default()
+    }
+
+    /// The value of a key of its configuration.
+    pub(crate) fn setting(&self, key: &str) -> Option<&str> {
+        let lines = self.configuration.as_deref()?.lines();
+        lines.filter_map(|line| line.split_once('=')).find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
+    /// Equal for equal configurations, in whatever order their lines come.
+    pub(crate) fn configuration_hash(&self) -> Option<String> {
+        let mut lines: Vec<&str> = self.configuration.as_deref()?.lines().collect();
+        lines.sort_unstable();
+        Some(format!("{:016x}", base::stable_hash(&lines.join("\n"))))
+    }
+}
 
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -29,31 +81,45 @@ pub(crate) struct Target {
 
 impl Target {
     /// Makes the topic and asks where its queues end.
-    pub(crate) fn prepare(args: &TargetArgs) -> Result<Target, BenchError> {
+    pub(crate) fn prepare(args: &TargetArgs, form: &TopicForm) -> Result<Target, BenchError> {
         if let Some(pid) = args.server_pid {
             machine::cpu_us(&pid.to_string()).map_err(|source| BenchError::Server { pid, source })?;
         }
         let run = runtime::clock::now_ms().0 << 20 | u64::from(std::process::id() & 0xf_ffff);
-        let topic = args.topic.clone().unwrap_or_else(|| format!("bench_{run:x}"));
+        let topic = form.name.clone().unwrap_or_else(|| format!("bench_{run:x}"));
         let mut target = Target {
             broker: args.broker,
             topic: Text::from(topic),
-            queues: args.queues,
+            queues: form.queues,
             server_pid: args.server_pid,
-            encoding: match args.wire {
+            encoding: match form.wire {
                 Wire::Json => HeaderEncoding::Json,
                 Wire::Compact => HeaderEncoding::Compact,
             },
             starts: Vec::new(),
             run,
         };
-        if !args.no_create {
+        if form.create {
             target.make_topic()?;
         }
-        if !args.no_offset_check {
+        if form.check_offsets {
             target.starts = target.ends()?;
         }
         Ok(target)
+    }
+
+    /// Messages of the topic with these bodies and nothing special.
+    pub(crate) fn send_form(&self, bodies: Vec<Blank>) -> SendForm {
+        SendForm {
+            encoding: self.encoding,
+            group: Text::from_static(PRODUCER_GROUP),
+            topic: self.topic.clone(),
+            queues: self.queues,
+            run: self.run,
+            bodies,
+            batch: 1,
+            extras: Extras::default(),
+        }
     }
 
     fn make_topic(&self) -> Result<(), BenchError> {

@@ -1,18 +1,25 @@
-//! The frame of a send, encoded once for each queue; a message is a copy of it with four places overwritten.
+//! The frames of sends: heads encoded once for each queue and tag, bodies once for each size; a request is a copy of both
+//! with some places overwritten.
 //!
-//! What is sent is what the official Java client sends: SEND_MESSAGE_V2 with the properties UNIQ_KEY and WAIT.
+//! What is sent is what the official Java client sends: SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE, with the properties UNIQ_KEY
+//! and WAIT and what else is asked for.
 
-use base::Random;
+use std::io::Write as _;
+
 use bytes::{Bytes, BytesMut};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use remoting::code::RequestCode;
 use remoting::command::{Command, HeaderEncoding};
 use remoting::fields::Fields;
+use remoting::frame::LENGTH_BYTES;
 use remoting::header::send::SendMessage;
 use remoting::name::AUTO_CREATE_TOPIC;
-use remoting::properties::{UNIQUE_KEY, WAIT_STORE};
+use remoting::properties::{KEYS, NAME_END, TAGS, TIMER_DELAY_MS, UNIQUE_KEY, VALUE_END, WAIT_STORE};
+use remoting::record::{BatchItem, encode_item, sys_flag};
 use remoting::text::Text;
 
-use crate::payload::{self, Stamp};
+use crate::payload::{self, Blank, Stamp};
 
 /// Decimal digits of every opaque, so that one fits where another stood.
 const OPAQUE_DIGITS: usize = 10;
@@ -24,6 +31,8 @@ const RUN_DIGITS: usize = UNIQUE_KEY_DIGITS / 2;
 const OPAQUE_PLACE: i32 = 1_987_654_321;
 const BORN_PLACE_MS: i64 = 8_765_432_109_876;
 const NUMBER_PLACE: &str = "ZZZZZZZZZZZZZZZZ";
+/// Spreads neighbouring numbers over the sizes: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const _: () = assert!(NUMBER_PLACE.len() == UNIQUE_KEY_DIGITS - RUN_DIGITS);
 
@@ -33,73 +42,196 @@ pub(crate) struct SendForm {
     pub(crate) encoding: HeaderEncoding,
     pub(crate) group: Text,
     pub(crate) topic: Text,
-    pub(crate) body_bytes: usize,
+    pub(crate) queues: u16,
     /// Tells the unique keys of this run from those of others.
     pub(crate) run: u64,
+    /// Bodies without their stamps; messages take them in no order.
+    pub(crate) bodies: Vec<Blank>,
+    /// Messages of a request.
+    pub(crate) batch: u16,
+    pub(crate) extras: Extras,
 }
 
-/// What each message has of its own.
+impl SendForm {
+    pub(crate) fn body_bytes_mean(&self) -> f64 {
+        let bytes: usize = self.bodies.iter().map(|body| body.bytes.len()).sum();
+        bytes as f64 / self.bodies.len().max(1) as f64
+    }
+}
+
+/// What a message may have besides its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    /// Each message has a key of its own.
+    pub(crate) keys: bool,
+    /// Messages take them in turn.
+    pub(crate) tags: Vec<String>,
+    /// Names and values that all have.
+    pub(crate) properties: Vec<(String, String)>,
+    pub(crate) delay_ms: Option<u64>,
+    /// Answered before it is flushed, also by a broker that flushes before it answers.
+    pub(crate) unflushed: bool,
+    /// Bodies travel and are stored as zlib.
+    pub(crate) zlib: bool,
+}
+
+impl Extras {
+    /// Those of one message, with [`NUMBER_PLACE`] where its number goes.
+    fn properties(&self, run: u64, tag: Option<&str>) -> String {
+        let mut text = String::new();
+        let mut property = |name: &str, value: &str| {
+            text.extend([name, &NAME_END.to_string(), value, &VALUE_END.to_string()]);
+        };
+        property(UNIQUE_KEY, &format!("{run:016X}{NUMBER_PLACE}"));
+        property(WAIT_STORE, if self.unflushed { "false" } else { "true" });
+        if self.keys {
+            property(KEYS, NUMBER_PLACE);
+        }
+        if let Some(tag) = tag {
+            property(TAGS, tag);
+        }
+        if let Some(delay_ms) = self.delay_ms {
+            property(TIMER_DELAY_MS, &delay_ms.to_string());
+        }
+        self.properties.iter().for_each(|(name, value)| property(name, value));
+        text
+    }
+}
+
+/// What each request has of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patch {
     /// From [`crate::in_flight`]: ten decimal digits.
     pub(crate) opaque: i32,
     pub(crate) born_ms: u64,
-    pub(crate) stamp: Stamp,
+    /// Of the request in its run.
+    pub(crate) number: u64,
+    pub(crate) due_ns: u64,
 }
 
-/// The frame of a send to one queue.
+/// All frames of a run.
 #[derive(Debug)]
-pub(crate) struct SendTemplate {
+pub(crate) struct Templates {
+    heads: Vec<Head>,
+    bodies: Vec<Body>,
+    connections: u64,
+    batch: u64,
+    zlib: bool,
+}
+
+/// A frame up to its body, for one queue and tag.
+#[derive(Debug)]
+struct Head {
     frame: Vec<u8>,
     encoding: HeaderEncoding,
     opaque_at: usize,
     born_at: usize,
-    number_at: usize,
-    body_at: usize,
-    rest_checksum: u32,
+    number_at: Vec<usize>,
 }
 
-impl SendTemplate {
-    pub(crate) fn new(form: &SendForm, queue_id: i32, random: &mut Random) -> SendTemplate {
-        let (body, rest_checksum) = payload::blank(form.body_bytes, random);
-        let run = form.run;
-        let properties = format!("{UNIQUE_KEY}\u{1}{run:016X}{NUMBER_PLACE}\u{2}{WAIT_STORE}\u{1}true\u{2}");
+/// A body of one message or of several.
+#[derive(Debug)]
+struct Body {
+    bytes: Vec<u8>,
+    messages: Vec<MessagePlaces>,
+}
+
+/// Where a message lies in a body.
+#[derive(Debug)]
+struct MessagePlaces {
+    body_at: usize,
+    body_limit: usize,
+    rest_checksum: u32,
+    number_at: Vec<usize>,
+}
+
+impl Templates {
+    pub(crate) fn new(form: &SendForm, connections: u16) -> Templates {
+        let tags: Vec<Option<&str>> = match &form.extras.tags[..] {
+            [] => vec![None],
+            tags => tags.iter().map(|tag| Some(tag.as_str())).collect(),
+        };
+        // The messages of a batch have their properties each.
+        let head_tags = if form.batch > 1 { &tags[..1] } else { &tags[..] };
+        let heads = head_tags.iter().flat_map(|tag| (0..form.queues).map(|queue| Head::new(form, queue.into(), *tag)));
+        let bodies = (0..form.bodies.len()).map(|first| Body::new(form, first, &tags));
+        Templates {
+            heads: heads.collect(),
+            bodies: bodies.collect(),
+            connections: connections.into(),
+            batch: form.batch.into(),
+            zlib: form.extras.zlib,
+        }
+    }
+
+    /// Messages of a request.
+    pub(crate) fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    /// Appends a request. Requests move on by one more queue with every round of the connections, so that each
+    /// connection sends to all queues.
+    pub(crate) fn write(&self, patch: &Patch, out: &mut BytesMut) {
+        let turn = patch.number + patch.number / self.connections;
+        let head = &self.heads[(turn % self.heads.len() as u64) as usize];
+        let body = &self.bodies[((patch.number.wrapping_mul(SPREAD) >> 32) % self.bodies.len() as u64) as usize];
+        let start = out.len();
+        head.write(patch, patch.number * self.batch, out);
+        let body_at = out.len();
+        out.extend_from_slice(&body.bytes);
+        body.stamp(patch.due_ns, patch.number * self.batch, &mut out[body_at..]);
+        if self.zlib {
+            let packed = zlib(&out[body_at..]);
+            out.truncate(body_at);
+            out.extend_from_slice(&packed);
+        }
+        let follow_bytes = (out.len() - start - LENGTH_BYTES) as u32;
+        out[start..start + LENGTH_BYTES].copy_from_slice(&follow_bytes.to_be_bytes());
+    }
+}
+
+impl Head {
+    fn new(form: &SendForm, queue_id: i32, tag: Option<&str>) -> Head {
+        let properties = if form.batch > 1 {
+            format!("{WAIT_STORE}{NAME_END}{}{VALUE_END}", !form.extras.unflushed)
+        } else {
+            form.extras.properties(form.run, tag)
+        };
+        let packed = if form.extras.zlib { sys_flag::COMPRESSED | sys_flag::COMPRESSION_ZLIB } else { 0 };
         let header = SendMessage {
             producer_group: form.group.clone(),
             topic: form.topic.clone(),
             default_topic: Text::from_static(AUTO_CREATE_TOPIC),
             default_topic_queue_nums: 4,
             queue_id,
-            sys_flag: 0,
+            sys_flag: packed,
             born_timestamp_ms: BORN_PLACE_MS,
             flag: 0,
             properties: Text::from(properties),
             reconsume_times: 0,
             unit_mode: false,
             max_reconsume_times: None,
-            batch: false,
+            batch: form.batch > 1,
             broker_name: None,
         };
         let mut fields = Fields::new();
         header.encode_short(&mut fields);
-        let mut command = Command::request(RequestCode::SEND_MESSAGE_V2, fields).with_body(Bytes::from(body));
+        let code = if form.batch > 1 { RequestCode::SEND_BATCH_MESSAGE } else { RequestCode::SEND_MESSAGE_V2 };
+        let mut command = Command::request(code, fields).with_body(Bytes::new());
         (command.opaque, command.encoding) = (OPAQUE_PLACE, form.encoding);
         let mut frame = BytesMut::new();
         command.encode(&mut frame);
         let frame = frame.to_vec();
-        let body_at = frame.len() - form.body_bytes;
-        let head = &frame[..body_at];
         let opaque_at = match form.encoding {
-            HeaderEncoding::Json => place_of(head, OPAQUE_PLACE.to_string().as_bytes()),
-            HeaderEncoding::Compact => place_of(head, &OPAQUE_PLACE.to_be_bytes()),
+            HeaderEncoding::Json => place_of(&frame, OPAQUE_PLACE.to_string().as_bytes()),
+            HeaderEncoding::Compact => place_of(&frame, &OPAQUE_PLACE.to_be_bytes()),
         };
-        let born_at = place_of(head, BORN_PLACE_MS.to_string().as_bytes());
-        let number_at = place_of(head, NUMBER_PLACE.as_bytes());
-        SendTemplate { encoding: form.encoding, opaque_at, born_at, number_at, body_at, rest_checksum, frame }
+        let born_at = place_of(&frame, BORN_PLACE_MS.to_string().as_bytes());
+        let number_at = places_of(&frame, NUMBER_PLACE.as_bytes());
+        Head { encoding: form.encoding, opaque_at, born_at, number_at, frame }
     }
 
-    /// Appends a message.
-    pub(crate) fn write(&self, patch: &Patch, out: &mut BytesMut) {
+    fn write(&self, patch: &Patch, number: u64, out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&self.frame);
         let frame = &mut out[start..];
@@ -113,17 +245,66 @@ impl SendTemplate {
             }
         }
         write_decimal(patch.born_ms, &mut frame[self.born_at..self.born_at + BORN_DIGITS]);
-        write_hexadecimal(patch.stamp.number, &mut frame[self.number_at..self.number_at + NUMBER_PLACE.len()]);
-        payload::stamp(&mut frame[self.body_at..], self.rest_checksum, patch.stamp);
+        write_numbers(number, &self.number_at, frame);
     }
+}
+
+impl Body {
+    /// A request's body; of a batch, `first` is the blank of its first message and the others follow.
+    fn new(form: &SendForm, first: usize, tags: &[Option<&str>]) -> Body {
+        if form.batch <= 1 {
+            let blank = &form.bodies[first];
+            let (body_limit, rest_checksum) = (blank.bytes.len(), blank.rest_checksum);
+            let message = MessagePlaces { body_at: 0, body_limit, rest_checksum, number_at: Vec::new() };
+            return Body { bytes: blank.bytes.clone(), messages: vec![message] };
+        }
+        let mut bytes = Vec::new();
+        let mut messages = Vec::new();
+        for index in 0..usize::from(form.batch) {
+            let blank = &form.bodies[(first + index) % form.bodies.len()];
+            let properties = form.extras.properties(form.run, tags[index % tags.len()]);
+            let start = bytes.len();
+            encode_item(&BatchItem { flag: 0, body: &blank.bytes, properties: &properties }, &mut bytes);
+            let item = &bytes[start..];
+            // Behind the body stand the properties and their length, and nothing else.
+            let body_limit = bytes.len() - properties.len() - size_of::<u16>();
+            let number_at = places_of(item, NUMBER_PLACE.as_bytes()).iter().map(|at| start + at).collect();
+            let body_at = body_limit - blank.bytes.len();
+            messages.push(MessagePlaces { body_at, body_limit, rest_checksum: blank.rest_checksum, number_at });
+        }
+        Body { bytes, messages }
+    }
+
+    /// Writes stamps and numbers into a copy.
+    fn stamp(&self, due_ns: u64, number: u64, copy: &mut [u8]) {
+        for (number, message) in (number..).zip(&self.messages) {
+            let body = &mut copy[message.body_at..message.body_limit];
+            payload::stamp(body, message.rest_checksum, Stamp { due_ns, number });
+            write_numbers(number, &message.number_at, copy);
+        }
+    }
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::with_capacity(bytes.len()), Compression::fast());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory takes what is written")
 }
 
 /// Where a text that stands in the header once begins.
 fn place_of(head: &[u8], text: &[u8]) -> usize {
-    let mut places = head.windows(text.len()).enumerate().filter(|(_, window)| *window == text).map(|(at, _)| at);
-    let at = places.next().expect("the header was encoded with this text in it");
-    assert!(places.next().is_none(), "the text that keeps a place stands in the header twice");
-    at
+    let places = places_of(head, text);
+    assert!(places.len() == 1, "the text that keeps a place stands in the header {} times", places.len());
+    places[0]
+}
+
+fn places_of(bytes: &[u8], text: &[u8]) -> Vec<usize> {
+    bytes.windows(text.len()).enumerate().filter(|(_, window)| *window == text).map(|(at, _)| at).collect()
+}
+
+fn write_numbers(number: u64, places: &[usize], out: &mut [u8]) {
+    for at in places {
+        write_hexadecimal(number, &mut out[*at..*at + NUMBER_PLACE.len()]);
+    }
 }
 
 /// Fills `out` with a number whose digits fill it.
@@ -147,27 +328,89 @@ fn write_hexadecimal(number: u64, out: &mut [u8]) {
 mod tests {
     use super::*;
     use crate::payload::Content;
+    use base::Random;
     use remoting::frame;
     use remoting::properties;
+    use remoting::record::BatchItems;
+
+    fn form(encoding: HeaderEncoding, batch: u16, extras: Extras) -> SendForm {
+        let mut random = Random::new(5);
+        let bodies = [64, 100, 200].map(|bytes| payload::blank(bytes, 0.5, &mut random)).to_vec();
+        SendForm {
+            encoding,
+            group: Text::from("G"),
+            topic: Text::from("T"),
+            queues: 4,
+            run: 0xabc,
+            bodies,
+            batch,
+            extras,
+        }
+    }
+
+    fn written(templates: &Templates, patch: &Patch) -> (Command, SendMessage) {
+        let mut out = BytesMut::new();
+        templates.write(patch, &mut out);
+        let command = Command::decode(frame::split(&mut out).unwrap().unwrap()).unwrap();
+        assert!(out.is_empty());
+        let header = SendMessage::decode(&command.fields).unwrap();
+        (command, header)
+    }
 
     #[test]
     fn a_patched_frame_is_what_the_codec_would_have_made() {
         for encoding in [HeaderEncoding::Json, HeaderEncoding::Compact] {
-            let form =
-                SendForm { encoding, group: Text::from("G"), topic: Text::from("T"), body_bytes: 64, run: 0xabc };
-            let template = SendTemplate::new(&form, 3, &mut Random::new(5));
-            let stamp = Stamp { due_ns: 77, number: 0xf0 };
-            let mut out = BytesMut::new();
-            for opaque in [1_000_000_000, i32::MAX] {
-                template.write(&Patch { opaque, born_ms: 1_700_000_000_001, stamp }, &mut out);
-                let command = Command::decode(frame::split(&mut out).unwrap().unwrap()).unwrap();
-                let header = SendMessage::decode(&command.fields).unwrap();
+            let templates = Templates::new(&form(encoding, 1, Extras::default()), 1);
+            for (opaque, number) in [(1_000_000_000, 0), (i32::MAX, 0xf0), (i32::MAX, 0xf1)] {
+                let patch = Patch { opaque, born_ms: 1_700_000_000_001, number, due_ns: 77 };
+                let (command, header) = written(&templates, &patch);
                 assert_eq!((command.code, command.opaque, command.encoding), (310, opaque, encoding));
-                assert_eq!((header.queue_id, header.born_timestamp_ms), (3, 1_700_000_000_001));
+                assert_eq!((header.queue_id, header.born_timestamp_ms), ((2 * number % 4) as i32, 1_700_000_000_001));
                 let key = properties::get(&header.properties, UNIQUE_KEY);
-                assert_eq!(key, Some("0000000000000ABC00000000000000F0"));
-                assert_eq!(payload::read(&command.body), Content::Ours(stamp));
+                assert_eq!(key, Some(format!("0000000000000ABC{number:016X}").as_str()));
+                assert_eq!(payload::read(&command.body), Content::Ours(Stamp { due_ns: 77, number }));
             }
+        }
+    }
+
+    #[test]
+    fn extras_are_properties_of_each_message() {
+        let extras = Extras {
+            keys: true,
+            tags: vec!["a".into(), "b".into()],
+            properties: vec![("region".into(), "eu".into())],
+            delay_ms: Some(1500),
+            unflushed: true,
+            zlib: true,
+        };
+        let templates = Templates::new(&form(HeaderEncoding::Json, 1, extras), 1);
+        let mut tags = Vec::new();
+        for number in 0..8 {
+            let patch = Patch { opaque: 1_000_000_000, born_ms: 1_700_000_000_001, number, due_ns: 1 };
+            let (command, header) = written(&templates, &patch);
+            let get = |name| properties::get(&header.properties, name).unwrap_or("-");
+            assert_eq!(get(KEYS), format!("{number:016X}"));
+            assert_eq!([get("region"), get(TIMER_DELAY_MS), get(WAIT_STORE)], ["eu", "1500", "false"]);
+            tags.push(get(TAGS).to_owned());
+            assert_eq!(header.sys_flag, sys_flag::COMPRESSED | sys_flag::COMPRESSION_ZLIB);
+            let body = payload::unpacked(&command.body, header.sys_flag).unwrap();
+            assert_eq!(payload::read(&body), Content::Ours(Stamp { due_ns: 1, number }));
+        }
+        assert!(tags.contains(&"a".to_owned()) && tags.contains(&"b".to_owned()), "{tags:?}");
+    }
+
+    #[test]
+    fn a_batch_has_messages_of_all_sizes_with_numbers_in_a_row() {
+        let extras = Extras { keys: true, ..Extras::default() };
+        let templates = Templates::new(&form(HeaderEncoding::Compact, 5, extras), 1);
+        let patch = Patch { opaque: 1_000_000_000, born_ms: 1_700_000_000_001, number: 3, due_ns: 9 };
+        let (command, header) = written(&templates, &patch);
+        assert_eq!((command.code, header.batch), (320, true));
+        let items: Vec<_> = BatchItems::new(&command.body).map(Result::unwrap).collect();
+        assert_eq!(items.len(), 5);
+        for (number, item) in (15..).zip(items) {
+            assert_eq!(payload::read(item.body), Content::Ours(Stamp { due_ns: 9, number }));
+            assert_eq!(properties::get(item.properties, KEYS), Some(format!("{number:016X}").as_str()));
         }
     }
 }

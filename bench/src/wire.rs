@@ -6,18 +6,22 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use remoting::frame::{self, FrameError};
 
-use crate::clock::RunClock;
+use crate::clock::{RunClock, nanoseconds};
 use crate::error::BenchError;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 /// A socket that takes nothing for so long is given up: the server has stopped to read.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+/// A pause between two attempts to open a connection again.
+const AWAY_PAUSE: Duration = Duration::from_millis(50);
+/// A target that cannot be connected to for so long is given up.
+const AWAY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes asked of a socket at once, at least.
 const RECEIVE_BYTES: usize = 256 << 10;
 
@@ -27,35 +31,46 @@ pub(crate) trait Frames {
     fn frame(&mut self, frame: &[u8], arrived_ns: u64);
     /// What arrived together is through.
     fn batch_end(&mut self);
+    /// The connection ended, and not by us. What was asked on it is not answered any more.
+    fn broken(&mut self) {}
+    /// It is open again, after so long.
+    fn restored(&mut self, _away_ns: u64) {}
 }
 
 /// One thread may read while another sends.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: TcpStream,
+    broker: SocketAddr,
+    /// Replaced when the connection is opened again; the lock is held for a clone.
+    stream: Mutex<Arc<TcpStream>>,
+    /// Ended for good.
     closed: AtomicBool,
+    /// Ended by the other side, and not open again yet.
+    broken: AtomicBool,
 }
 
 impl Link {
     pub(crate) fn open(broker: SocketAddr) -> Result<Arc<Link>, BenchError> {
-        let connect = || -> io::Result<TcpStream> {
-            let stream = TcpStream::connect_timeout(&broker, CONNECT_TIME_MAX)?;
-            stream.set_nodelay(true)?;
-            stream.set_write_timeout(Some(WRITE_TIME_MAX))?;
-            Ok(stream)
-        };
-        let stream = connect().map_err(|source| BenchError::Unreachable { broker: broker.to_string(), source })?;
-        Ok(Arc::new(Link { stream, closed: AtomicBool::new(false) }))
+        let stream =
+            connect(broker).map_err(|source| BenchError::Unreachable { broker: broker.to_string(), source })?;
+        let stream = Mutex::new(Arc::new(stream));
+        Ok(Arc::new(Link { broker, stream, closed: AtomicBool::new(false), broken: AtomicBool::new(false) }))
     }
 
     pub(crate) fn open_all(broker: SocketAddr, count: u16) -> Result<Vec<Arc<Link>>, BenchError> {
         (0..count).map(|_| Link::open(broker)).collect()
     }
 
-    /// Sends all of it, and waits while the socket is full. A failure closes the connection, which its reader sees.
+    fn stream(&self) -> Arc<TcpStream> {
+        self.stream.lock().expect("no holder panics").clone()
+    }
+
+    /// Sends all of it, and waits while the socket is full. A failure breaks the connection, which its reader sees.
     pub(crate) fn send(&self, bytes: &[u8]) {
-        if (&self.stream).write_all(bytes).is_err() {
-            self.close();
+        let stream = self.stream();
+        if (&*stream).write_all(bytes).is_err() {
+            // An error means that the peer was faster.
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
@@ -63,16 +78,20 @@ impl Link {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Ends both directions; whoever reads or sends sees it.
+    /// Whether it can be sent on just now.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Ends both directions for good; whoever reads or sends sees it.
     pub(crate) fn close(&self) {
         if !self.closed.swap(true, Ordering::Relaxed) {
-            // An error means that the peer was faster.
-            let _ = self.stream.shutdown(Shutdown::Both);
+            let _ = self.stream().shutdown(Shutdown::Both);
         }
     }
 
     pub(crate) fn read_time_max(&self, span: Duration) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(span))
+        self.stream().set_read_timeout(Some(span))
     }
 
     /// Reads until the connection ends, by whomever.
@@ -85,11 +104,50 @@ impl Link {
         ended
     }
 
+    /// Reads until [`Link::close`]. A connection that the other side ends is opened again; when that takes too long, it
+    /// is closed.
+    ///
+    /// # Errors
+    /// When what arrives is not the protocol.
+    pub(crate) fn read_on(&self, clock: RunClock, frames: &mut impl Frames) -> Result<(), FrameError> {
+        loop {
+            let ended = self.read_frames(clock, frames);
+            if ended.is_err() || self.is_closed() {
+                self.close();
+                return ended;
+            }
+            self.broken.store(true, Ordering::Relaxed);
+            frames.broken();
+            let away_from_ns = clock.now_ns();
+            if !self.reopen(clock) {
+                self.close();
+                return Ok(());
+            }
+            self.broken.store(false, Ordering::Relaxed);
+            frames.restored(clock.now_ns() - away_from_ns);
+        }
+    }
+
+    /// False: it was closed meanwhile, or the target is away for too long.
+    fn reopen(&self, clock: RunClock) -> bool {
+        let limit_ns = clock.now_ns() + nanoseconds(AWAY_TIME_MAX);
+        while !self.is_closed() && clock.now_ns() < limit_ns {
+            if let Ok(stream) = connect(self.broker) {
+                *self.stream.lock().expect("no holder panics") = Arc::new(stream);
+                // A close between the two would have shut the old stream down only.
+                return !self.is_closed();
+            }
+            clock.sleep(AWAY_PAUSE);
+        }
+        false
+    }
+
     fn read_frames(&self, clock: RunClock, frames: &mut impl Frames) -> Result<(), FrameError> {
+        let stream = self.stream();
         let mut buffer = vec![0; RECEIVE_BYTES];
         let mut filled = 0;
         while !self.is_closed() {
-            let received = match (&self.stream).read(&mut buffer[filled..]) {
+            let received = match (&*stream).read(&mut buffer[filled..]) {
                 Ok(0) => return Ok(()),
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -116,4 +174,11 @@ impl Link {
         }
         Ok(())
     }
+}
+
+fn connect(broker: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&broker, CONNECT_TIME_MAX)?;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(WRITE_TIME_MAX))?;
+    Ok(stream)
 }

@@ -22,6 +22,7 @@ mod registration;
 mod retention;
 mod start;
 mod stats;
+pub mod takeover;
 mod topic;
 mod transaction;
 mod trouble;

@@ -12,6 +12,7 @@ use crate::broker::BrokerArguments;
 use crate::config::ConfigCommand;
 use crate::dev::DevArguments;
 use crate::namesrv::NamesrvArguments;
+use crate::store::StoreCommand;
 
 /// The name of a link to this program, and the program within it that it stands for.
 const LINKS: [(&str, &str); 3] = [("mqadmin", "admin"), ("mqbroker", "broker"), ("mqnamesrv", "namesrv")];
@@ -60,6 +61,11 @@ pub(crate) enum Program {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Work on a store's folder while no broker runs on it.
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
     /// Look at and change a running cluster; also called mqadmin.
     Admin(AdminArguments),
     /// Measure a broker, this one or another of the protocol.
@@ -100,6 +106,9 @@ mod tests {
         for line in [
             "ringmq version",
             "ringmq bench send --broker 127.0.0.1:10911",
+            "ringmq bench run quick --broker 127.0.0.1:10911 --set rate=5,6 --set duration=2s --rounds 3 --out o --live",
+            "ringmq bench report a b -o page.html",
+            "ringmq bench compare 127.0.0.1:1 127.0.0.1:2 --plan quick --rounds 5",
             "ringmq dev",
             "ringmq dev --reactor glommio",
             "ringmq --reactor ring broker",
@@ -114,6 +123,10 @@ mod tests {
             "ringmq config explain flushDiskType",
             "ringmq config check -c broker.conf",
             "ringmq config show --origin --given -c broker.conf listenPort=1",
+            "ringmq store import old --to new",
+            "ringmq store dump store",
+            "ringmq store dump store --log 1 --from 4096 --queue T:0 --key k --limit 10 --json",
+            "ringmq store import old --to new --commit-log a,b --logs 4 --segment-bytes 1073741824",
             "ringmq admin topicList",
             "/usr/bin/mqadmin topicList",
             "mqadmin topicList -c -n 127.0.0.1:9876",
@@ -149,6 +162,9 @@ mod tests {
         for line in [
             "ringmq",
             "ringmq topicList",
+            "ringmq store import old",
+            "ringmq store dump store --queue T",
+            "ringmq store import old --to new --logs 0",
             "mqadmin sendMessage -t T",
             "mqadmin sendMessage -t T -p body -i x",
             "mqadmin sendMessage -t T -p body -i 1",

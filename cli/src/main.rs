@@ -9,6 +9,7 @@ mod failure;
 mod namesrv;
 mod output;
 mod start;
+mod store;
 mod table;
 mod time;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Program::Broker(arguments) => broker::run(arguments, began),
         Program::Namesrv(arguments) => namesrv::run(&arguments),
         Program::Config { command } => config::run(&command),
+        Program::Store { command } => store::run(&command),
         Program::Admin(arguments) => admin::run(arguments),
         Program::Bench(arguments) => return measure(arguments),
         Program::Version => print(&version()),

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use base::CoreId;
 
 use crate::reactor::{self, Reactor};
+use crate::scheduling;
 
 /// Which task queue a task runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,12 @@ impl Cores {
             let name = format!("{name}-{core}");
             let cpu = enough.then_some(core);
             let run = move |name: &str| {
-                let made = async move { main(CoreId(core as u16), seed).await };
+                let made = async move {
+                    if let Some(cpu) = cpu {
+                        spawn_background(scheduling::leave_when_busy(cpu));
+                    }
+                    main(CoreId(core as u16), seed).await;
+                };
                 if let Err(error) = reactor::run(reactor, cpu, name, made) {
                     panic!("core {core} does not run: {error}");
                 }

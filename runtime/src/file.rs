@@ -251,6 +251,20 @@ impl FileLock {
     }
 }
 
+/// Whether another process holds the lock of a program in Java on a file, which is one on its first byte. Changes nothing.
+pub fn is_locked_by_java(path: &Path) -> io::Result<bool> {
+    let file = File::open(path)?;
+    let mut lock = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 1,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_GETLK(&mut lock))?;
+    Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
+}
+
 /// Makes names made, renamed or removed in a folder durable.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()

@@ -16,6 +16,7 @@ pub mod net;
 pub mod process;
 mod reactor;
 pub mod ring;
+mod scheduling;
 pub mod sync;
 pub mod table_file;
 mod wake;

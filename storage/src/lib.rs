@@ -7,6 +7,7 @@
 //! This crate knows records, not requests; files, not sockets.
 
 mod boot;
+mod build;
 mod checkpoint;
 mod disk;
 mod error;
@@ -17,7 +18,9 @@ mod queue;
 mod recovery;
 mod scan;
 mod store;
+mod view;
 
+pub use build::LogBuilder;
 pub use error::{AppendError, BusyCause, StorageError};
 pub use log::{
     DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
@@ -26,4 +29,6 @@ pub use log::{
 pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};
+pub use scan::Seen;
 pub use store::{FlushChoice, Store, StoreOptions, StoreWarning};
+pub use view::{CheckpointFacts, ExtentFacts, KeyFound, LogView, QueueRun, StoreView, TailFacts};

@@ -7,6 +7,7 @@
 //!
 //! Blocks; runs on a helper thread.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ use crate::options::{LogFolders, LogOptions, Progress};
 use crate::queue::IndexBuilder;
 use crate::queue::extent_file::{self, ExtentContent, ExtentFile, StoredRun};
 use crate::queue::table::{DeletedTopics, Floor, QueueFloors, read_table, write_table};
-use crate::scan::{ScanRange, ScanSegment, scan};
+use crate::scan::{ScanRange, ScanSegment, Seen, scan};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Bytes compared at once when looking for remains behind the end of the log.
@@ -412,7 +413,8 @@ impl<'a> Rebuild<'a> {
         };
         let last_limit = segments.last().map_or(self.position, |segment| segment.limit);
         let from = self.position;
-        let scanned = scan(self.log, &segments, range, |view, offset| {
+        let scanned = scan(self.log, &segments, range, |seen| {
+            let Seen::Record(view, offset) = seen else { return Ok(ControlFlow::Continue(())) };
             if builder.ends_before(offset, self.options.extent_bytes) {
                 let next = self.builder_at(offset.0);
                 self.store(std::mem::replace(&mut builder, next), offset.0)?;
@@ -423,7 +425,7 @@ impl<'a> Rebuild<'a> {
                 builder.pass();
             }
             self.tell(offset.0 - from, last_limit - from);
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         self.segments = segments;
         self.position = scanned.end.min(limit);
@@ -467,11 +469,13 @@ pub(crate) fn rebuild_extent(
     deleted: &DeletedTopics,
 ) -> Result<LoadedExtent, StorageError> {
     let mut builder = IndexBuilder::new(log, start);
-    scan(log, segments, ScanRange { start, limit, durable: limit }, |view, offset| {
-        if deleted.counts(view.topic(), offset.0) {
+    scan(log, segments, ScanRange { start, limit, durable: limit }, |seen| {
+        if let Seen::Record(view, offset) = seen
+            && deleted.counts(view.topic(), offset.0)
+        {
             builder.push(view, offset);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     store_extent(folder, log, &builder.finish(limit))
 }

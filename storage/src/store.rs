@@ -25,7 +25,7 @@ use crate::disk;
 use crate::error::{IoContext, StorageError};
 use crate::options::LogFolders;
 
-const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 /// A log's number is part of a message's offset on the wire, where it must not become negative.
 const LOGS_MAX: u16 = 1 << 15;
 
@@ -88,9 +88,9 @@ impl std::fmt::Display for StoreWarning {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoreTable {
-    format_version: u32,
-    logs: u16,
+pub(crate) struct StoreTable {
+    pub(crate) format_version: u32,
+    pub(crate) logs: u16,
 }
 
 /// A store in use by this process.
@@ -183,15 +183,15 @@ impl Store {
     }
 }
 
-fn log_folder(root: &Path, log: LogId) -> PathBuf {
+pub(crate) fn log_folder(root: &Path, log: LogId) -> PathBuf {
     root.join(format!("log-{:02}", log.0))
 }
 
 /// The folders that may hold segments.
 #[derive(Clone, Copy)]
-struct Places<'a> {
-    root: &'a Path,
-    roots: &'a [PathBuf],
+pub(crate) struct Places<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) roots: &'a [PathBuf],
 }
 
 impl<'a> Places<'a> {
@@ -212,7 +212,7 @@ impl<'a> Places<'a> {
     ///
     /// # Errors
     /// When none of several folders has the log, or two have it.
-    fn find(&self, log: LogId) -> Result<PathBuf, StorageError> {
+    pub(crate) fn find(&self, log: LogId) -> Result<PathBuf, StorageError> {
         let [first, others @ ..] = self.roots else { panic!("a store has a folder for its segments") };
         if others.is_empty() {
             return Ok(self.place(first, log));

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,7 +69,8 @@ fn send_until_refused(dev: &Dev, topic: &str, numbers: &mut std::ops::RangeFrom<
 }
 
 fn body(number: u32) -> Vec<u8> {
-    [&number.to_be_bytes()[..], &patterned_body(BODY_BYTES)].concat()
+    static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| patterned_body(BODY_BYTES));
+    [&number.to_be_bytes()[..], &PATTERN].concat()
 }
 
 /// All that can be read, by the numbers in the bodies.
@@ -216,15 +218,16 @@ fn a_disk_without_room_for_a_segment_refuses_sends_until_it_has_it() {
 #[test]
 fn a_disk_that_fills_loses_its_oldest_messages_and_sends_go_on() {
     const TEST: &str = "a_disk_that_fills_loses_its_oldest_messages_and_sends_go_on";
+    const DISK_BYTES: u64 = 112 << 20;
     // Twice what the disk holds, as many in each queue.
-    const MESSAGES: u32 = (2 * IMAGE_BYTES / BODY_BYTES as u64) as u32 / QUEUES * QUEUES;
+    const MESSAGES: u32 = (2 * DISK_BYTES / BODY_BYTES as u64) as u32 / QUEUES * QUEUES;
     if std::env::var_os(TARGET_VARIABLE).is_some() {
         return left_out(TEST, "the store must lie on a disk of this test's own");
     }
     let mut dev = Dev::new("forced").property("cleanFileForciblyEnable=true").property("deleteFileBatchMax=2");
     dev = dev.property("deleteCommitLogFilesInterval=1");
     (dev.cores, dev.logs) = (1, 2);
-    let mounted = match Mounted::new(&dev.folder().join("image"), &dev.store(), IMAGE_BYTES) {
+    let mounted = match Mounted::new(&dev.folder().join("image"), &dev.store(), DISK_BYTES) {
         Ok(mounted) => mounted,
         Err(reason) => return left_out(TEST, &format!("no file system can be mounted: {reason}")),
     };

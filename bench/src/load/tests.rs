@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use base::Random;
 use bytes::BytesMut;
 use remoting::command::{Command, HeaderEncoding};
 use remoting::fields::Fields;
@@ -10,6 +11,7 @@ use remoting::text::Text;
 
 use super::*;
 use crate::payload;
+use crate::record::{Gathered, Kind};
 
 /// Which offset a queue's message `count` is told, and by which code.
 type Answers = fn(count: i64) -> (i64, i32);
@@ -49,7 +51,8 @@ fn serve(mut stream: &TcpStream, answers: Answers) {
     }
 }
 
-fn run(answers: Answers, drive: Drive, times: Times) -> Finished {
+/// What came of a load of 100-byte messages over one connection: all of it, and its times.
+fn run(answers: Answers, drive: &Drive, warmup_ms: u64, duration_ms: u64) -> (Finished, Gathered) {
     let target = Target {
         broker: broker(answers),
         topic: Text::from("T"),
@@ -59,30 +62,25 @@ fn run(answers: Answers, drive: Drive, times: Times) -> Finished {
         starts: vec![0],
         run: 1,
     };
-    let form = SendForm {
-        encoding: target.encoding,
-        group: Text::from("G"),
-        topic: target.topic.clone(),
-        body_bytes: 100,
-        run: target.run,
-    };
-    let running = RunningLoad::start(&target, &form, 1, drive, times, RunClock::start()).unwrap();
-    let clock = running.load.clock;
-    let end_ns = running.span_ns().end;
-    while clock.now_ns() < end_ns && !running.has_ended() {
+    let form = target.send_form(vec![payload::blank(100, 1.0, &mut Random::new(1))]);
+    let clock = RunClock::start();
+    let start_ns = clock.now_ns() + nanoseconds(START_DELAY);
+    let from_ns = start_ns + warmup_ms * 1_000_000;
+    let shelf = Shelf::new(from_ns..from_ns + duration_ms * 1_000_000);
+    let running = RunningLoad::start(&target, &form, 1, drive, start_ns, &shelf, clock).unwrap();
+    while clock.now_ns() < shelf.span_ns().end && !running.has_ended() {
         clock.sleep(Duration::from_millis(1));
     }
-    running.finish()
-}
-
-fn times(warmup_ms: u64, duration_ms: u64) -> Times {
-    Times { warmup: Duration::from_millis(warmup_ms), duration: Duration::from_millis(duration_ms) }
+    let finished = running.finish();
+    let (mut taken, mut spare) = (Gathered::new(), Gathered::new());
+    shelf.take(&mut taken, &mut spare);
+    (finished, taken)
 }
 
 #[test]
 fn a_closed_loop_sends_what_is_asked_for_and_no_more() {
-    let drive = Drive::Window { messages: 16, messages_max: 1000 };
-    let Finished { tally, ended_early } = run(|count| (count, 0), drive, times(0, 60_000));
+    let drive = Drive::Window { requests: 16, requests_max: 1000 };
+    let (Finished { tally, ended_early }, _) = run(|count| (count, 0), &drive, 0, 60_000);
     assert!(ended_early);
     assert_eq!((tally.answered, tally.errors.total(), tally.lost), (1000, 0, 0));
     assert_eq!((tally.strange_answers, tally.unreadable, tally.connections_lost), (0, 0, 0));
@@ -99,20 +97,20 @@ fn refusals_gaps_and_duplicates_of_a_broker_are_found() {
         30.. => (count, 0),
         _ => (count, 0),
     };
-    let drive = Drive::Window { messages: 4, messages_max: 100 };
-    let tally = run(answers, drive, times(0, 60_000)).tally;
+    let drive = Drive::Window { requests: 4, requests_max: 100 };
+    let tally = run(answers, &drive, 0, 60_000).0.tally;
     let faults = tally.offsets.unwrap().faults();
     assert_eq!((tally.errors.total(), faults.duplicates, faults.gaps), (1, 1, 2));
 }
 
 #[test]
 fn an_open_loop_sends_at_its_rate_whatever_the_answers_say() {
-    let drive = Drive::Rate { rate: 1000, tick_ns: 0 };
-    let Finished { tally, ended_early } =
-        run(|count| (count, if count % 2 == 0 { 0 } else { 2 }), drive, times(100, 400));
+    let drive = Drive::Rate { arrivals: Arrivals::Even { rate: 1000.0 }, tick_ns: 0 };
+    let (Finished { tally, ended_early }, seen) =
+        run(|count| (count, if count % 2 == 0 { 0 } else { 2 }), &drive, 100, 400);
     assert!(!ended_early);
     assert_eq!((tally.answered, tally.sent_in_span, tally.errors.total()), (500, 400, 250));
-    assert_eq!((tally.latency.len(), tally.lag.len() + tally.held_back), (200, 400));
+    assert_eq!((seen.times(Kind::Send).len(), seen.times(Kind::SendLag).len() + tally.held_back), (200, 400));
     assert_eq!((tally.strange_answers, tally.lost), (0, 0));
 }
 

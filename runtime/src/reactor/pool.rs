@@ -8,10 +8,10 @@ use std::task::Poll;
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::ArrayQueue;
 
+use crate::scheduling;
+
 /// Calls that block at once. More wait their turn.
 const THREADS: usize = 8;
-/// Where a helper and a core want the same CPU, the core goes first.
-const NICENESS: libc::c_int = 10;
 
 type Call = Box<dyn FnOnce() + Send>;
 
@@ -29,8 +29,7 @@ static CALLS: LazyLock<Sender<Call>> = LazyLock::new(|| {
 });
 
 fn work(calls: &Mutex<Receiver<Call>>) {
-    // SAFETY: a plain call about this thread. Where it is refused, all threads are equal.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+    scheduling::as_helper();
     loop {
         let call = calls.lock().expect("nobody panics while waiting for a call").recv();
         let Ok(call) = call else { return };

@@ -6,6 +6,7 @@
 //! is passed over like one that is not there, and the records around it stay.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use base::{LogOffset, QueueOffset};
@@ -220,7 +221,7 @@ impl Log {
             let (mut verified_limit, mut damages) = (start, Vec::new());
             if !known {
                 let range = ScanRange { start, limit: ahead.min(opened_end), durable: limit.min(opened_end) };
-                let scanned = scan(log, std::slice::from_ref(&segment), range, |_, _| Ok(()))?;
+                let scanned = scan(log, std::slice::from_ref(&segment), range, |_| Ok(ControlFlow::Continue(())))?;
                 (verified_limit, damages) = (scanned.end, scanned.damages);
             }
             if verified_limit < ahead {

@@ -1,5 +1,6 @@
 //! Tests of a whole log on real files, and what they share.
 
+mod built;
 mod crash;
 mod damage;
 mod many_queues;

@@ -114,6 +114,11 @@ impl IndexBuilder {
         Ok(builder)
     }
 
+    /// Whether no record was looked at.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
     /// Whether a record at this offset begins the next extent.
     pub(crate) fn ends_before(&self, offset: LogOffset, extent_bytes: u64) -> bool {
         !self.is_empty && begins_extent(self.start, offset.0, extent_bytes)

@@ -1,5 +1,6 @@
 //! Damage: derived files come back equal, and a bad record costs itself only.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::*;
@@ -201,7 +202,8 @@ fn a_hole_is_searched_no_further_than_the_scan_goes() {
         overwrite(&folders, hole, &vec![0; (hole_limit - hole) as usize]);
         let (log, _) = open(&folders, &options).await;
         let segments = log.segments.borrow().overlapping(0, hole_limit);
-        let scanned = scan(LOG, &segments, ScanRange { start: 0, limit, durable: hole_limit }, |_, _| Ok(()));
+        let scanned =
+            scan(LOG, &segments, ScanRange { start: 0, limit, durable: hole_limit }, |_| Ok(ControlFlow::Continue(())));
         let scanned = scanned.expect("readable");
         let [damage] = &scanned.damages[..] else { panic!("{scanned:?}") };
         assert_eq!((damage.start.0, damage.limit.0, scanned.end), (hole, limit, limit));

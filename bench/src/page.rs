@@ -1,0 +1,368 @@
+//! The report: one page of HTML that needs nothing else, of one run or of several laid over each other.
+
+mod chart;
+mod svg;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::error::BenchError;
+use crate::folder::interval_log::LoggedInterval;
+use crate::folder::stored::{StoredRun, merged};
+use crate::record::Kind;
+use chart::RatePoint;
+use svg::{COLOURS, escaped, number, time};
+
+const STYLE: &str = include_str!("page/style.css");
+/// Rates from which on a curve tells something.
+const RATES_MIN: usize = 3;
+/// Figures of the table, with what they are called.
+const COLUMNS: [(&str, &str); 8] = [
+    ("messages_per_s", "messages/s"),
+    ("mb_per_s", "MB/s"),
+    ("rate_asked", "asked/s"),
+    ("p50", "p50"),
+    ("p99", "p99"),
+    ("p99_9", "p99.9"),
+    ("max", "max"),
+    ("server_cpu_us_per_message", "server CPU µs/message"),
+];
+
+/// Of a run, the intervals of each phase, all of its rounds together, and of its first round.
+struct Seen<'a> {
+    run: &'a StoredRun,
+    label: String,
+    phases: BTreeMap<String, Vec<Vec<LoggedInterval>>>,
+}
+
+/// The page of some runs; the first is the one that the tables tell of first.
+///
+/// # Errors
+/// When a log of a run cannot be read.
+pub(crate) fn html(runs: &[StoredRun]) -> Result<String, BenchError> {
+    let labels = labels(runs);
+    let mut seen = Vec::new();
+    for (run, label) in runs.iter().zip(labels) {
+        let mut phases: BTreeMap<String, Vec<Vec<LoggedInterval>>> = BTreeMap::new();
+        for phase in &run.phases {
+            phases.entry(phase.name.clone()).or_default().push(phase.intervals()?);
+        }
+        seen.push(Seen { run, label, phases });
+    }
+    let title = runs.first().map_or("ringmq bench", StoredRun::name);
+    let mut text = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><title>{0}</title>\n<style>\n{STYLE}</style></head><body>\n\
+         <h1>{0}</h1>\n",
+        escaped(title)
+    );
+    for seen in &seen {
+        text.push_str(&head(seen));
+    }
+    text.push_str(&table(&seen));
+    text.push_str(&curves(&seen));
+    if seen.len() == 1 {
+        text.push_str(&overlay(&seen[0]));
+    }
+    for name in phase_names(&seen) {
+        text.push_str(&phase(name, &seen));
+    }
+    for seen in &seen {
+        text.push_str(&facts(seen));
+    }
+    text.push_str("</body></html>\n");
+    Ok(text)
+}
+
+/// How runs are told apart: by target where those differ, else by folder.
+fn labels(runs: &[StoredRun]) -> Vec<String> {
+    let targets: Vec<String> = runs.iter().map(|run| run.target().to_owned()).collect();
+    let differ = targets.iter().all(|target| targets.iter().filter(|other| *other == target).count() == 1);
+    let folder = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    if differ { targets } else { runs.iter().map(|run| folder(&run.path)).collect() }
+}
+
+/// Phases of all runs, each once.
+fn phase_names<'a>(seen: &[Seen<'a>]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in seen.iter().flat_map(|seen| seen.run.phase_names()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// What its times are of: the most telling kind that was seen.
+fn main_kind<'a>(intervals: impl Iterator<Item = &'a LoggedInterval> + Clone) -> Kind {
+    let kinds = [Kind::EndToEnd, Kind::Send, Kind::Pull];
+    kinds.into_iter().find(|kind| intervals.clone().any(|interval| interval.kind == *kind)).unwrap_or(Kind::Send)
+}
+
+fn head(seen: &Seen<'_>) -> String {
+    let record = &seen.run.record;
+    let word = |value: &Value| value.as_str().map(escaped).unwrap_or_default();
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "<p><b>{}</b>: {} {}, {} round(s), seed {}, state {}</p>",
+        escaped(&seen.label),
+        word(&record["target"]["broker"]),
+        word(&record["target"]["version"]),
+        record["rounds"],
+        record["seed"],
+        word(&record["state"]),
+    );
+    let about = &record["plan"]["about"];
+    if about.is_string() {
+        let _ = writeln!(text, "<p>{}</p>", word(about));
+    }
+    let warnings = record["warnings"].as_array().map_or(&[][..], Vec::as_slice);
+    if !warnings.is_empty() {
+        text.push_str("<ul>");
+        warnings.iter().for_each(|warning| {
+            let _ = write!(text, "<li class=\"soft\">{}</li>", word(warning));
+        });
+        text.push_str("</ul>\n");
+    }
+    text
+}
+
+/// Where the table looks for a figure: percentiles are those of the main kind.
+fn figure_path(column: &str, kind: Kind) -> String {
+    let times = match kind {
+        Kind::EndToEnd => "end_to_end_us",
+        Kind::Pull => "pull_us",
+        _ => "latency_us",
+    };
+    if ["p50", "p99", "p99_9", "max"].contains(&column) { format!("{times}/{column}") } else { column.to_owned() }
+}
+
+fn table(seen: &[Seen<'_>]) -> String {
+    let mut text = String::from("<h2>Figures</h2>\n<div class=\"wide\"><table><tr><th>phase</th>");
+    if seen.len() > 1 {
+        text.push_str("<th>run</th>");
+    }
+    COLUMNS.iter().for_each(|(_, title)| {
+        let _ = write!(text, "<th>{title}</th>");
+    });
+    text.push_str("<th>worth</th></tr>\n");
+    for name in phase_names(seen) {
+        for seen in seen.iter().filter(|seen| seen.phases.contains_key(name)) {
+            let kind = main_kind(seen.phases[name].iter().flatten());
+            let _ = write!(text, "<tr><td>{}</td>", escaped(name));
+            if text.contains("<th>run</th>") {
+                let _ = write!(text, "<td>{}</td>", escaped(&seen.label));
+            }
+            for (column, _) in COLUMNS {
+                let path = figure_path(column, kind);
+                let mut values: Vec<f64> = seen.run.rounds(name).filter_map(|phase| phase.figure(&path)).collect();
+                values.sort_by(f64::total_cmp);
+                let median = crate::summary::median(&values);
+                let shown = median.map(|value| if path.contains('/') { time(value) } else { number(value) });
+                let _ = write!(text, "<td>{}</td>", shown.unwrap_or_default());
+            }
+            let _ = writeln!(text, "<td>{}</td></tr>", worth(seen.run, name));
+        }
+    }
+    text.push_str("</table></div>\n<p>Medians over the rounds; latencies of ");
+    text.push_str("the most telling kind: end to end, else due to answered, else a pull.</p>\n");
+    text
+}
+
+fn worth(run: &StoredRun, name: &str) -> String {
+    let reasons = |member: &str| -> Vec<String> {
+        let phases = run.rounds(name).flat_map(|phase| phase.record[member].as_array().cloned().unwrap_or_default());
+        phases.filter_map(|reason| reason.as_str().map(escaped)).collect()
+    };
+    let (void, faults) = (reasons("void"), reasons("faults"));
+    match (void.is_empty(), faults.is_empty()) {
+        (false, _) => format!("<span class=\"bad\" title=\"{}\">void</span>", void.join("; ")),
+        (true, false) => format!("<span class=\"bad\" title=\"{0}\">faults: {0}</span>", faults.join("; ")),
+        (true, true) => "<span class=\"good\">clean</span>".to_owned(),
+    }
+}
+
+/// Latency over throughput, for each family of phases that differ in their rate.
+fn curves(seen: &[Seen<'_>]) -> String {
+    let mut text = String::new();
+    for seen in seen {
+        let mut families: BTreeMap<String, Vec<RatePoint>> = BTreeMap::new();
+        for name in seen.run.phase_names() {
+            let Some((before, after)) = name.split_once(" rate=") else { continue };
+            let (_, after) = after.split_once(' ').unwrap_or(("", ""));
+            let family = format!("{before} {after}").trim().to_owned();
+            let kind = main_kind(seen.phases[name].iter().flatten());
+            let all = merged(seen.phases[name].iter().flatten(), kind);
+            let us = [0.5, 0.99, 0.999].map(|share| all.value_at_quantile(share) as f64 / 1e3);
+            let Some(phase) = seen.run.rounds(name).next() else { continue };
+            let achieved = phase.figure("messages_per_s").unwrap_or(0.0);
+            let point = RatePoint { name: name.to_owned(), asked: phase.figure("rate_asked"), achieved, us };
+            families.entry(family).or_default().push(point);
+        }
+        for (family, points) in families.iter().filter(|(_, points)| points.len() >= RATES_MIN) {
+            let label = if seen.label.is_empty() { family.clone() } else { format!("{family}, {}", seen.label) };
+            let _ = writeln!(text, "<h3>{}</h3>\n{}", escaped(&label), chart::curve(points));
+        }
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("<h2>Latency over throughput</h2>\n<div class=\"charts\"><div>{text}</div></div>\n")
+    }
+}
+
+/// All phases of a run in one ladder.
+fn overlay(seen: &Seen<'_>) -> String {
+    let names = seen.run.phase_names();
+    if !(2..=COLOURS).contains(&names.len()) {
+        return String::new();
+    }
+    let lines: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let intervals = || seen.phases[*name].iter().flatten();
+            let kind = main_kind(intervals());
+            (format!("{name} ({})", kind.tag()), merged(intervals(), kind))
+        })
+        .collect();
+    let all = seen.phases.values().flatten().flatten();
+    let hiccups = merged(all, Kind::Hiccup);
+    format!("<h2>All phases</h2>\n<div class=\"charts\">{}</div>\n", chart::ladder(&lines, Some(&hiccups)))
+}
+
+fn phase(name: &str, seen: &[Seen<'_>]) -> String {
+    let mut text = format!("<h2>{}</h2>\n", escaped(name));
+    let having: Vec<&Seen<'_>> = seen.iter().filter(|seen| seen.phases.contains_key(name)).collect();
+    let mut lines = Vec::new();
+    for seen in &having {
+        let intervals = || seen.phases[name].iter().flatten();
+        let main = main_kind(intervals());
+        // With several runs only the main kind of each; of one run all its kinds.
+        let kinds =
+            if having.len() > 1 { vec![main] } else { vec![Kind::EndToEnd, Kind::Send, Kind::SendLag, Kind::Pull] };
+        for kind in kinds {
+            let all = merged(intervals(), kind);
+            if !all.is_empty() {
+                let label =
+                    if having.len() > 1 { format!("{} ({})", seen.label, kind.tag()) } else { kind.tag().to_owned() };
+                lines.push((label, all));
+            }
+        }
+    }
+    let hiccups = merged(having.iter().flat_map(|seen| seen.phases[name].iter().flatten()), Kind::Hiccup);
+    let _ =
+        write!(text, "<div class=\"charts\"><div><h3>Percentiles</h3>{}</div>", chart::ladder(&lines, Some(&hiccups)));
+    for seen in having {
+        let Some(first) = seen.phases[name].first() else { continue };
+        let kind = main_kind(first.iter());
+        let of = if seen.label.is_empty() { String::new() } else { format!(", {}", escaped(&seen.label)) };
+        let round = if seen.phases[name].len() > 1 { ", first round" } else { "" };
+        let _ = write!(
+            text,
+            "<div><h3>{0} over time{of}{round}</h3>{1}</div><div><h3>How often each latency was seen{of}{round}</h3>{2}</div>",
+            kind.tag(),
+            chart::over_time(first, kind),
+            chart::heat_map(first, kind),
+        );
+    }
+    text.push_str("</div>\n");
+    text
+}
+
+/// The machine, the target and the command, for whoever wants to repeat it.
+fn facts(seen: &Seen<'_>) -> String {
+    let record = &seen.run.record;
+    let mut text =
+        format!("<h2>How it was made: {}</h2>\n<div class=\"wide\"><table class=\"facts\">", escaped(&seen.label));
+    let mut row = |name: &str, value: &Value| {
+        let shown = match value {
+            Value::Null => return,
+            Value::String(text) => text.clone(),
+            Value::Array(words) => words
+                .iter()
+                .map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_owned))
+                .collect::<Vec<_>>()
+                .join(" "),
+            other => other.to_string(),
+        };
+        let _ = writeln!(text, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&shown));
+    };
+    row("command", &record["command"]);
+    row("plan's hash", &record["plan"]["hash"]);
+    row("configuration's hash", &record["target"]["configuration_hash"]);
+    row("flush", &record["target"]["flush"]);
+    for (part, prefix) in [("host", ""), ("limits", "limit: "), ("store", "store: ")] {
+        let members = if part == "host" { &record["host"] } else { &record["host"][part] };
+        for (name, value) in members.as_object().into_iter().flatten().filter(|(_, value)| !value.is_object()) {
+            row(&format!("{prefix}{}", name.replace('_', " ")), value);
+        }
+    }
+    text.push_str("</table></div>\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::interval_log::IntervalLog;
+    use crate::record::{Gathered, Shelf};
+    use serde_json::json;
+
+    /// A run folder with three phases at rising rates, whose latencies rise with them.
+    fn run(folder: &Path, name: &str) -> StoredRun {
+        let path = folder.join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        let mut phases = Vec::new();
+        for rate in [1000_u64, 2000, 3000] {
+            let file = format!("{rate}.hlog");
+            let mut log = IntervalLog::create(&path.join(&file), 0).unwrap();
+            let shelf = Shelf::new(0..1);
+            let (mut taken, mut spare) = (Gathered::new(), Gathered::new());
+            for second in 0..5 {
+                let mut recorder = shelf.recorder();
+                (0..rate).for_each(|step| recorder.record(Kind::Send, 100_000 + step * rate));
+                recorder.record(Kind::Hiccup, 60_000);
+                drop(recorder);
+                shelf.take(&mut taken, &mut spare);
+                log.add(f64::from(second), 1.0, &taken).unwrap();
+            }
+            log.finish().unwrap();
+            let figures = json!({"messages_per_s": rate, "rate_asked": rate, "latency_us": {"p50": 1500.0}});
+            let void = if rate == 3000 { vec!["the generator <was> late"] } else { vec![] };
+            let name = format!("ladder rate={rate}");
+            phases.push(json!({"name": name, "round": 1, "figures": figures, "void": void, "files": [file]}));
+        }
+        let host = json!({"kernel": "6.1", "store": {"file_system": "ext4"}});
+        let record = json!({"schema": 1, "name": "r & d", "target": {"name": name}, "phases": phases, "host": host});
+        std::fs::write(path.join("run.json"), record.to_string()).unwrap();
+        StoredRun::read(&path).unwrap()
+    }
+
+    #[test]
+    fn a_page_of_one_run_or_two_is_whole_and_needs_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("ringmq-page-{}", std::process::id()));
+        let (first, second) = (run(&folder, "a"), run(&folder, "b"));
+        let one = html(std::slice::from_ref(&first)).unwrap();
+        let two = html(&[first, second]).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        for page in [&one, &two] {
+            for tag in ["div", "table", "svg", "figure", "h2", "tr"] {
+                let (opened, closed) =
+                    (page.matches(&format!("<{tag}")).count(), page.matches(&format!("</{tag}>")).count());
+                assert_eq!(opened, closed, "{tag}");
+            }
+            let foreign = page.replace("http://www.w3.org/2000/svg", "");
+            assert!(!foreign.contains("http") && !foreign.contains("NaN"));
+            assert!(page.contains("r &amp; d") && page.contains("the generator &lt;was&gt; late"));
+            assert!(page.contains("1.5 ms") && page.contains("knee"), "the table and the curve are there");
+        }
+        // A curve, all phases in one ladder, and of each phase a ladder, two charts over time and a heat map.
+        assert_eq!(one.matches("<svg").count(), 1 + 1 + 3 * 4);
+        // A curve of each, and of each phase one ladder and three charts of each run.
+        assert_eq!(two.matches("<svg").count(), 2 + 3 * (1 + 2 * 3));
+    }
+}

@@ -1,0 +1,357 @@
+//! The course of a phase: its topic, its backlog, its load and its readers, and in the end its figures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Random;
+use remoting::text::Text;
+
+use super::watch::{Watch, Watched};
+use super::{Pacing, Phase, Reads, Sends};
+use crate::arguments::TargetArgs;
+use crate::clock::{RunClock, nanoseconds};
+use crate::desk::Desk;
+use crate::error::BenchError;
+use crate::hiccup::HiccupMeter;
+use crate::load::{Drive, Finished, RunningLoad, START_DELAY};
+use crate::pace::Pace;
+use crate::pull::{AtEnd, PullForm, PullTally, RunningPulls};
+use crate::record::Shelf;
+use crate::report::{PullFigures, Report, SendFigures};
+use crate::target::Target;
+use crate::template::SendForm;
+use crate::timeline::Timeline;
+
+pub(crate) const PRODUCER_GROUP: &str = "bench_producer";
+const CONSUMER_GROUP: &str = "bench_consumer";
+/// After the last message was answered, the consumer has so long to get it, and its delay.
+const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(5);
+const ARRIVAL_PERIOD: Duration = Duration::from_millis(10);
+/// Gives the first pulls time to be parked at the broker.
+const PARK_DELAY: Duration = Duration::from_millis(200);
+/// How a backlog is made: connections, and requests in flight on each.
+const BACKLOG_CONNECTIONS: u16 = 8;
+const BACKLOG_WINDOW: usize = 64;
+/// A backlog that is not there by then is given up.
+const BACKLOG_TIME_MAX: Duration = Duration::from_secs(600);
+const BACKLOG_PERIOD: Duration = Duration::from_millis(5);
+
+/// What came of a phase.
+pub(crate) struct Measured {
+    pub(crate) report: Report,
+    pub(crate) timeline: Timeline,
+}
+
+/// Carries a phase out.
+///
+/// # Errors
+/// When it does not come about; what goes wrong within it is in its figures.
+pub(crate) fn run(phase: &Phase, args: &TargetArgs, seed: u64, desk: &mut Desk) -> Result<Measured, BenchError> {
+    phase.check()?;
+    let mut random = Random::new(seed);
+    let mut target = Target::prepare(args, &phase.topic)?;
+    let clock = RunClock::start();
+    let form = match &phase.sends {
+        Some(sends) => Some(send_form(&target, sends, &mut random)?),
+        None => None,
+    };
+    if let Some(backlog) = &phase.backlog {
+        let form = send_form(&target, &backlog.sends, &mut random)?;
+        store_backlog(&mut target, form, backlog.messages, clock, desk)?;
+    }
+    let course = Course { phase, target, clock, form };
+    course.run(&mut random, args, desk)
+}
+
+fn send_form(target: &Target, sends: &Sends, random: &mut Random) -> Result<SendForm, BenchError> {
+    let bodies = sends.bodies(random)?;
+    let form = target.send_form(bodies);
+    Ok(SendForm { batch: sends.batch, extras: sends.extras.clone(), ..form })
+}
+
+/// Stores so many messages, and moves the target's starts behind them.
+fn store_backlog(
+    target: &mut Target,
+    mut form: SendForm,
+    messages: u64,
+    clock: RunClock,
+    desk: &Desk,
+) -> Result<(), BenchError> {
+    form.extras.delay_ms = None;
+    let requests_max = messages.div_ceil(form.batch.into());
+    let drive = Drive::Window { requests: BACKLOG_WINDOW, requests_max };
+    let shelf = Shelf::new(0..0);
+    let load = RunningLoad::start(target, &form, BACKLOG_CONNECTIONS, &drive, clock.now_ns(), &shelf, clock)?;
+    let limit_ns = clock.now_ns() + nanoseconds(BACKLOG_TIME_MAX);
+    while !load.has_ended() && !desk.is_stopped() && clock.now_ns() < limit_ns {
+        clock.sleep(BACKLOG_PERIOD);
+    }
+    let Finished { tally, ended_early } = load.finish();
+    if !ended_early || tally.errors.total() > 0 || tally.lost > 0 {
+        let first = tally.errors.iter().next().map(|(code, _, remark)| format!("; first: code {code}: {remark}"));
+        let (stored, first) = (tally.answered - tally.errors.total(), first.unwrap_or_default());
+        return Err(BenchError::Backlog { stored, wanted: messages, first });
+    }
+    if !target.starts.is_empty() {
+        target.starts = target.ends()?;
+    }
+    Ok(())
+}
+
+struct Course<'a> {
+    phase: &'a Phase,
+    target: Target,
+    clock: RunClock,
+    form: Option<SendForm>,
+}
+
+/// All readers of a phase.
+#[derive(Default)]
+struct Readers {
+    /// Each gets all that is sent, or all that is there.
+    groups: Vec<RunningPulls>,
+    /// These read the backlog again and again.
+    cold: Vec<RunningPulls>,
+}
+
+impl Readers {
+    fn message_count(&self) -> u64 {
+        self.groups.iter().map(RunningPulls::message_count).sum()
+    }
+
+    fn have_ended(&self) -> bool {
+        self.groups.iter().all(RunningPulls::has_ended)
+    }
+
+    fn finish(pulls: Vec<RunningPulls>) -> PullTally {
+        let mut all = PullTally::default();
+        pulls.into_iter().for_each(|pulls| all.merge(pulls.finish()));
+        all
+    }
+}
+
+impl Course<'_> {
+    fn run(self, random: &mut Random, args: &TargetArgs, desk: &mut Desk) -> Result<Measured, BenchError> {
+        let (phase, clock, pid) = (self.phase, self.clock, self.target.server_pid);
+        let drive = phase.sends.as_ref().map(|sends| sends.drive(phase.warmup + phase.duration, random));
+        let delay = if phase.reads.is_some() && phase.sends.is_some() { PARK_DELAY } else { START_DELAY };
+        let start_ns = clock.now_ns() + nanoseconds(delay);
+        let span_from_ns = start_ns + nanoseconds(phase.warmup);
+        let shelf = Shelf::new(span_from_ns..span_from_ns + nanoseconds(phase.duration));
+        let (readers, wanted) = self.start_readers(&shelf)?;
+        let hiccups = HiccupMeter::start(&shelf, clock)?;
+        let load = match (&drive, &self.form, &phase.sends) {
+            (Some(drive), Some(form), Some(sends)) => {
+                clock.sleep_until(start_ns.saturating_sub(nanoseconds(START_DELAY)));
+                let mut target = self.target.clone();
+                if sends.extras.delay_ms.is_some() {
+                    // They are answered with an offset among those that wait for their time.
+                    target.starts.clear();
+                }
+                Some(RunningLoad::start(&target, form, sends.connections, drive, start_ns, &shelf, clock)?)
+            }
+            _ => None,
+        };
+        let mut watch = Watch::new(clock, shelf, pid, desk);
+        let mut caught_up = CaughtUp::new(phase, self.rate());
+        let watched = match &load {
+            Some(load) => watch.span(
+                || load.load.answered(),
+                || {
+                    caught_up.look(clock, load.load.answered(), readers.message_count());
+                    load.has_ended()
+                },
+            ),
+            None => watch.span(|| readers.message_count(), || readers.have_ended()),
+        };
+        hiccups.finish();
+        watch.interval();
+        if let Some(load) = load.as_ref().filter(|_| watch.is_stopped()) {
+            load.stop_sending();
+        }
+        let finished = load.map(RunningLoad::finish);
+        let wanted = match (&finished, wanted) {
+            (Some(_), Some(before)) => Some(self.await_arrivals(&readers, before)?),
+            (_, wanted) => wanted,
+        };
+        let pulled = Readers::finish(readers.groups);
+        let cold = Readers::finish(readers.cold);
+        watch.remainder();
+        let timeline = watch.timeline;
+        let outcome = Came { finished, pulled, cold, wanted, watched, span_from_ns, start_ns, caught_up };
+        let report = self.report(&outcome, &drive, args, &timeline)?;
+        Ok(Measured { report, timeline })
+    }
+
+    fn rate(&self) -> u64 {
+        match self.phase.sends.as_ref().map(|sends| &sends.pacing) {
+            Some(Pacing::Rate { rate, .. }) => u64::from(*rate),
+            _ => 0,
+        }
+    }
+
+    /// Starts whoever reads, and tells how many messages there were to get by then; none when there are no readers.
+    fn start_readers(&self, shelf: &Arc<Shelf>) -> Result<(Readers, Option<u64>), BenchError> {
+        let mut readers = Readers::default();
+        let Some(reads) = self.phase.reads else { return Ok((readers, None)) };
+        let (begins, ends) = (self.target.begins()?, self.target.ends()?);
+        let tail = self.phase.sends.is_some();
+        // With a backlog a consumer of the tail has it to catch up with, unless others read it.
+        let catches_up = !tail || self.phase.backlog.is_some() && reads.cold_groups == 0;
+        let starts = if catches_up { &begins } else { &ends };
+        let there: i64 = ends.iter().zip(starts).map(|(end, start)| end - start).sum();
+        if !tail && there == 0 {
+            return Err(super::usage("the topic has no messages to read"));
+        }
+        let end = if tail { AtEnd::Waits } else { AtEnd::Ends };
+        for index in 0..reads.groups {
+            let form = self.pull_form(&reads, format!("{CONSUMER_GROUP}_{index}"), end);
+            let limits = (!tail).then_some(ends.as_slice());
+            let pulls = RunningPulls::start(&self.target, &form, reads.connections, starts, limits, shelf, self.clock)?;
+            readers.groups.push(pulls);
+        }
+        for index in 0..reads.cold_groups {
+            let form = self.pull_form(&reads, format!("{CONSUMER_GROUP}_cold_{index}"), AtEnd::Repeats);
+            let pulls = RunningPulls::start(
+                &self.target,
+                &form,
+                reads.connections,
+                &begins,
+                Some(ends.as_slice()),
+                shelf,
+                self.clock,
+            )?;
+            readers.cold.push(pulls);
+        }
+        Ok((readers, Some(there as u64 * u64::from(reads.groups))))
+    }
+
+    fn pull_form(&self, reads: &Reads, group: String, end: AtEnd) -> PullForm {
+        PullForm {
+            encoding: self.target.encoding,
+            group: Text::from(group),
+            topic: self.target.topic.clone(),
+            count_max: reads.pull_messages,
+            end,
+            delay_ns: self.delay_ms() * 1_000_000,
+        }
+    }
+
+    fn delay_ms(&self) -> u64 {
+        self.phase.sends.as_ref().and_then(|sends| sends.extras.delay_ms).unwrap_or(0)
+    }
+
+    /// Waits until all groups got everything. `before` is what there was before the load; returns all there is.
+    fn await_arrivals(&self, readers: &Readers, before: u64) -> Result<u64, BenchError> {
+        let groups = readers.groups.len() as u64;
+        let limit_ns = self.clock.now_ns() + nanoseconds(ARRIVAL_TIME_MAX) + self.delay_ms() * 1_000_000;
+        loop {
+            let sent: i64 = self.target.ends()?.iter().zip(&self.target.starts).map(|(end, start)| end - start).sum();
+            let wanted = before + sent as u64 * groups;
+            // Delayed messages come to their queues one by one, so what is wanted may still grow.
+            let may_grow = self.delay_ms() > 0 && self.clock.now_ns() + 1_000_000_000 < limit_ns;
+            if readers.message_count() >= wanted && !may_grow || readers.have_ended() || self.clock.now_ns() >= limit_ns
+            {
+                return Ok(wanted);
+            }
+            self.clock.sleep(ARRIVAL_PERIOD);
+        }
+    }
+
+    fn report(
+        &self,
+        came: &Came,
+        drive: &Option<Drive>,
+        args: &TargetArgs,
+        timeline: &Timeline,
+    ) -> Result<Report, BenchError> {
+        let phase = self.phase;
+        let (answered, lost) = match &came.finished {
+            Some(finished) => (finished.tally.answered, finished.tally.connections_lost),
+            None => (came.pulled.messages, came.pulled.connections_lost),
+        };
+        if answered == 0 && lost > 0 {
+            return Err(BenchError::ConnectionsLost { broker: self.target.broker.to_string() });
+        }
+        let mut report = Report::new(args, phase, &self.target);
+        let pulls = came.wanted.map(|wanted| PullFigures { tally: &came.pulled, wanted, total: &timeline.total });
+        match (&came.finished, &phase.sends) {
+            (Some(finished), Some(sends)) => {
+                if let Some(pulls) = &pulls {
+                    report.tail(pulls);
+                }
+                if let Some(seconds) = came.caught_up.seconds(came.span_from_ns) {
+                    report.figure("caught_up_s", seconds);
+                }
+                let measured_ns = came.span_from_ns..came.watched.end_ns;
+                let due = match drive {
+                    Some(Drive::Rate { arrivals, tick_ns }) => {
+                        let pace = Pace { start_ns: came.start_ns, tick_ns: *tick_ns, arrivals: arrivals.clone() };
+                        Some(pace.count_in(&measured_ns) * u64::from(sends.batch))
+                    }
+                    _ => None,
+                };
+                report.send(&SendFigures {
+                    tally: &finished.tally,
+                    measured_ns,
+                    due,
+                    ended_early: finished.ended_early,
+                    total: &timeline.total,
+                    body_bytes_mean: self.form.as_ref().map_or(0.0, SendForm::body_bytes_mean),
+                });
+            }
+            _ => {
+                if let Some(pulls) = &pulls {
+                    report.catch_up(pulls, came.start_ns);
+                }
+            }
+        }
+        if phase.reads.is_some_and(|reads| reads.cold_groups > 0) {
+            report.cold(&came.cold, came.watched.end_ns.saturating_sub(came.start_ns));
+        }
+        report.usage(&came.watched, &timeline.total);
+        Ok(report)
+    }
+}
+
+/// What came of a phase, before it is told.
+struct Came {
+    finished: Option<Finished>,
+    pulled: PullTally,
+    cold: PullTally,
+    wanted: Option<u64>,
+    watched: Watched,
+    span_from_ns: u64,
+    start_ns: u64,
+    caught_up: CaughtUp,
+}
+
+/// When consumers with a backlog were no further behind than the load makes them.
+struct CaughtUp {
+    /// Of all groups; 0: there is nothing to catch up with.
+    backlog: u64,
+    groups: u64,
+    /// Messages behind which still count as caught up: what is sent in 100 ms.
+    slack: u64,
+    at_ns: Option<u64>,
+}
+
+impl CaughtUp {
+    fn new(phase: &Phase, rate: u64) -> CaughtUp {
+        let groups = phase.reads.filter(|reads| reads.cold_groups == 0).map_or(0, |reads| u64::from(reads.groups));
+        let backlog = phase.backlog.as_ref().map_or(0, |backlog| backlog.messages);
+        CaughtUp { backlog: backlog * groups, groups, slack: (rate / 10).max(100) * groups, at_ns: None }
+    }
+
+    fn look(&mut self, clock: RunClock, answered: u64, pulled: u64) {
+        let wanted = self.backlog + answered * self.groups;
+        if self.at_ns.is_none() && self.backlog > 0 && pulled + self.slack >= wanted {
+            self.at_ns = Some(clock.now_ns());
+        }
+    }
+
+    fn seconds(&self, from_ns: u64) -> Option<f64> {
+        let at_ns = self.at_ns?;
+        Some((at_ns.saturating_sub(from_ns) as f64 / 1e6).round() / 1e3)
+    }
+}
