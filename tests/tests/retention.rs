@@ -389,7 +389,7 @@ fn a_refused_send_is_told_what_holds_old_segments_back() {
     if used_percent(&std::env::temp_dir()) <= 36 {
         return left_out(name, "the disk is emptier than 36%");
     }
-    let dev = dev("retention-held").property("transactionTimeOut=600000");
+    let dev = dev("retention-held").property("transactionTimeOut=600000").property("cleanFileForciblyEnable=true");
     let _running = dev.start();
     let mut connection = connect(&dev);
     let (queue, filler) = (Queue::new(&unique_name("held"), 0), Queue::new(&unique_name("fill"), 0));
