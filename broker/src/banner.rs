@@ -1,9 +1,11 @@
 //! What a broker says of itself when it is up: at most a dozen lines on stderr, then one stable line on stdout.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use runtime::console;
-use storage::{RecoveryReport, StoreWarning};
+use runtime::flush::FlushProbe;
+use storage::{FlushChoice, RecoveryReport, StoreWarning};
 
 use crate::config::{Config, FlushDiskType};
 use crate::core::Core;
@@ -21,7 +23,11 @@ pub(crate) fn print(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) {
         core.advertised(),
         name_servers(&config)
     ));
-    console::tell(format_args!("READY in {:.2}s", boot.began.elapsed().as_secs_f64()));
+    let recovered = match recovered(reports).len() {
+        0 => String::new(),
+        logs => format!(", {logs} logs recovered"),
+    };
+    console::tell(format_args!("READY in {:.2}s{recovered}", boot.began.elapsed().as_secs_f64()));
     for line in &boot.next_steps {
         console::tell(format_args!("{line}"));
     }
@@ -50,34 +56,57 @@ fn lines(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) -> Vec<String
             config.store.segment_bytes >> 20,
             crate::start::tail_cache_bytes(&config, boot.placement.logs) >> 20
         ),
-        format!("durability {}", durability(&config)),
+        format!("durability {}", durability(&config, boot.store.flush())),
         format!("listening  {}, advertised as {} ({})", boot.listen, core.advertised(), "brokerIP1"),
     ];
-    let recovered: Vec<&RecoveryReport> =
-        reports.iter().filter(|report| !report.was_clean && report.end.0 > 0).collect();
+    if config.store.commit_logs != [root.join("commitlog")] {
+        let folder = |folder: &PathBuf| format!("{} ({})", folder.display(), runtime::file::file_system_name(folder));
+        let folders: Vec<String> = config.store.commit_logs.iter().map(folder).collect();
+        lines.insert(2, format!("messages   {}", folders.join(", ")));
+    }
+    let recovered = recovered(reports);
     if !recovered.is_empty() {
         let bytes: u64 = recovered.iter().map(|report| report.bytes_scanned).sum();
         let cut: u64 = recovered.iter().map(|report| report.cut_bytes).sum();
+        let rebuilt: usize = recovered.iter().map(|report| report.extents_rebuilt).sum();
         let slowest = recovered.iter().map(|report| report.elapsed_ms).max().unwrap_or(0);
         lines.push(format!(
-            "recovery   {} logs after an unclean stop: {bytes} bytes scanned, {cut} bytes of torn tails cut, {slowest} ms",
+            "recovery   {} logs read again: {bytes} bytes scanned, {cut} bytes of torn tails cut, {rebuilt} files of queues \
+             made anew, {slowest} ms",
             recovered.len()
         ));
     }
     lines
 }
 
+/// The logs that were not stopped in order, or had lost files that are derived from them.
+fn recovered(reports: &[RecoveryReport]) -> Vec<&RecoveryReport> {
+    reports.iter().filter(|report| !report.was_clean && report.end.0 > 0).collect()
+}
+
 fn is_direct(boot: &Boot) -> bool {
     !boot.store.warnings().iter().any(|warning| matches!(warning, StoreWarning::NoDirectIo { .. }))
 }
 
-fn durability(config: &Config) -> String {
+fn durability(config: &Config, flush: FlushChoice) -> String {
     match config.store.flush {
-        FlushDiskType::Sync => "SYNC_FLUSH: an acknowledged message survives a loss of power".to_owned(),
+        FlushDiskType::Sync => {
+            format!("SYNC_FLUSH by {}: an acknowledged message survives a loss of power", flush_text(flush))
+        }
         FlushDiskType::Async => format!(
             "ASYNC_FLUSH: an acknowledged message survives kill -9; a loss of power may take the last {} ms",
             config.store.flush_interval
         ),
+    }
+}
+
+fn flush_text(flush: FlushChoice) -> String {
+    let kind = flush.kind.name();
+    match flush.measured {
+        None => kind.to_owned(),
+        Some(FlushProbe { fdatasync_us, dsync_us }) => {
+            format!("{kind} (measured: fdatasync {fdatasync_us} µs, dsync {dsync_us} µs)")
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The broker: requests to owners, owners to logs, answers back.
 //!
-//! [`run`] is all that a program needs. One [`core::Core`] a thread holds the state; `dispatch` sends each request to
+//! [`run`] is all that a program needs; [`Filter`] is there to be measured. One [`core::Core`] a thread holds the state; `dispatch` sends each request to
 //! its owner; `processor` has one file a family of requests.
 
 mod banner;
@@ -22,9 +22,11 @@ mod registration;
 mod retention;
 mod start;
 mod stats;
+pub mod takeover;
 mod topic;
 mod transaction;
 mod trouble;
 mod wait;
 
+pub use filter::{Filter, FilterError};
 pub use start::{BrokerError, Launch, run};

@@ -17,7 +17,8 @@ use runtime::process::StopSignal;
 use runtime::ring::WriteRing;
 use runtime::{Cores, clock};
 use storage::{
-    AppendError, Damage, FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store, StoreOptions,
+    AppendError, Damage, FlushChoice, FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store,
+    StoreOptions,
 };
 use transport::{Limits, Server};
 
@@ -107,9 +108,11 @@ pub fn run(launch: Launch) -> Result<(), BrokerError> {
     let cores = config.machine.cores.unwrap_or_else(runtime::process::cpu_count);
     let store = Store::open(StoreOptions {
         root: config.store.root.clone(),
-        commit_log_root: config.store.commit_log.clone(),
+        commit_log_roots: config.store.commit_logs.clone(),
         logs: config.machine.logs,
-        logs_if_new: cores,
+        // Each disk is to be used.
+        logs_if_new: cores.max(config.store.commit_logs.len() as u16),
+        flush_kind: config.store.flush_kind,
     })?;
     for warning in store.warnings() {
         crate::log::warn(format_args!("{warning}"));
@@ -179,7 +182,7 @@ async fn open_logs(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<Vec<RecoveryRepo
     let mut logs: Vec<Option<Rc<Log>>> = vec![None; usize::from(boot.placement.logs)];
     let mut reports = Vec::new();
     for id in boot.placement.logs_of(core.id) {
-        let options = log_options(&boot.config, boot.placement.logs);
+        let options = log_options(&boot.config, boot.placement.logs, boot.store.flush());
         let (log, report) = Log::open(boot.store.log_folders(id), id, options, ring.clone()).await?;
         transaction::open(core, &log).await?;
         pop::open(core, &log).await?;
@@ -192,17 +195,20 @@ async fn open_logs(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<Vec<RecoveryRepo
     Ok(reports)
 }
 
-fn log_options(config: &Config, logs: u16) -> LogOptions {
+fn log_options(config: &Config, logs: u16, flush: FlushChoice) -> LogOptions {
     LogOptions {
         segment_bytes: config.store.segment_bytes,
         flush: match config.store.flush {
             FlushDiskType::Sync => FlushPolicy::Sync,
             FlushDiskType::Async => FlushPolicy::Async,
         },
+        flush_kind: flush.kind,
         flush_interval_ms: config.store.flush_interval.0,
         tail_cache_bytes: tail_cache_bytes(config, logs),
         unwritten_bytes_max: config.machine.unwritten_bytes_max,
         prepare_ahead_bytes: config.machine.prepare_ahead_bytes,
+        cold_bytes_per_second: config.store.cold_bytes_per_second.map(|bytes| (bytes / u64::from(logs)).max(1)),
+        tiers: config.store.tiers,
         progress: Some(Arc::new(|progress: Progress| {
             crate::log::note(format_args!(
                 "recovering log {}: {} of {} MiB",

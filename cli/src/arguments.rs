@@ -3,14 +3,16 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use runtime::Reactor;
 
 use crate::admin::AdminArguments;
 use crate::broker::BrokerArguments;
 use crate::config::ConfigCommand;
 use crate::dev::DevArguments;
 use crate::namesrv::NamesrvArguments;
+use crate::store::StoreCommand;
 
 /// The name of a link to this program, and the program within it that it stands for.
 const LINKS: [(&str, &str); 3] = [("mqadmin", "admin"), ("mqbroker", "broker"), ("mqnamesrv", "namesrv")];
@@ -22,8 +24,28 @@ const LINKS: [(&str, &str); 3] = [("mqadmin", "admin"), ("mqbroker", "broker"), 
 #[derive(Debug, Parser)]
 #[command(name = "ringmq", version, propagate_version = true)]
 pub(crate) struct Arguments {
+    /// What turns the cores
+    #[arg(long, global = true, value_name = "NAME", env = runtime::REACTOR_VARIABLE, default_value = "ring", hide_env_values = true)]
+    reactor: ReactorName,
     #[command(subcommand)]
     pub(crate) program: Program,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ReactorName {
+    /// Our own, one io_uring a core
+    Ring,
+    /// glommio's executor, for comparison
+    Glommio,
+}
+
+impl Arguments {
+    pub(crate) fn reactor(&self) -> Reactor {
+        match self.reactor {
+            ReactorName::Ring => Reactor::Ring,
+            ReactorName::Glommio => Reactor::Glommio,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -38,6 +60,11 @@ pub(crate) enum Program {
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// Work on a store's folder while no broker runs on it.
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
     },
     /// Look at and change a running cluster; also called mqadmin.
     Admin(AdminArguments),
@@ -83,6 +110,8 @@ mod tests {
             "ringmq bench report a b -o page.html",
             "ringmq bench compare 127.0.0.1:1 127.0.0.1:2 --plan quick --rounds 5",
             "ringmq dev",
+            "ringmq dev --reactor glommio",
+            "ringmq --reactor ring broker",
             "ringmq dev --dir d --namesrv-listen 127.0.0.1:1 --broker-listen 127.0.0.1:2 --cores 2 --logs 4 brokerName=b",
             "ringmq broker -c broker.conf -n 127.0.0.1:9876 listenPort=10911",
             "mqbroker -c broker.conf",
@@ -94,6 +123,10 @@ mod tests {
             "ringmq config explain flushDiskType",
             "ringmq config check -c broker.conf",
             "ringmq config show --origin --given -c broker.conf listenPort=1",
+            "ringmq store import old --to new",
+            "ringmq store dump store",
+            "ringmq store dump store --log 1 --from 4096 --queue T:0 --key k --limit 10 --json",
+            "ringmq store import old --to new --commit-log a,b --logs 4 --segment-bytes 1073741824",
             "ringmq admin topicList",
             "/usr/bin/mqadmin topicList",
             "mqadmin topicList -c -n 127.0.0.1:9876",
@@ -129,6 +162,9 @@ mod tests {
         for line in [
             "ringmq",
             "ringmq topicList",
+            "ringmq store import old",
+            "ringmq store dump store --queue T",
+            "ringmq store import old --to new --logs 0",
             "mqadmin sendMessage -t T",
             "mqadmin sendMessage -t T -p body -i x",
             "mqadmin sendMessage -t T -p body -i 1",

@@ -9,6 +9,7 @@ mod failure;
 mod namesrv;
 mod output;
 mod start;
+mod store;
 mod table;
 mod time;
 
@@ -34,11 +35,13 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { Exit::Usage } else { Exit::Ok } as u8);
         }
     };
+    arguments.reactor().choose();
     let ended = match arguments.program {
         Program::Dev(arguments) => dev::run(&arguments, began),
         Program::Broker(arguments) => broker::run(arguments, began),
         Program::Namesrv(arguments) => namesrv::run(&arguments),
         Program::Config { command } => config::run(&command),
+        Program::Store { command } => store::run(&command),
         Program::Admin(arguments) => admin::run(arguments),
         Program::Bench(arguments) => return measure(arguments),
         Program::Version => print(&version()),

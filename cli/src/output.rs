@@ -36,6 +36,21 @@ impl Output {
         self.out.write_all(text.as_bytes())
     }
 
+    /// The last line of a list that leaves out some of what was asked for, or may do so: how many it has, and how to get
+    /// the others.
+    pub(crate) fn cut(&mut self, shown: u64, more: More, fix: &str) -> io::Result<()> {
+        let (text, value) = match more {
+            More::Certain => ("there are more", Value::from(true)),
+            More::Possible => ("there may be more", Value::from("perhaps")),
+        };
+        let line = if self.json {
+            serde_json::json!({"shown": shown, "more": value, "fix": fix}).to_string()
+        } else {
+            format!("# {shown} shown, {text}: {fix}")
+        };
+        self.line(&line)
+    }
+
     /// Names and values: a heading and a line each, or one object.
     pub(crate) fn pairs(&mut self, heading: &str, pairs: &[(String, String)], form: PairForm) -> io::Result<()> {
         if self.json {
@@ -55,6 +70,14 @@ impl Output {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// Whether a list leaves something out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum More {
+    Certain,
+    /// Who was asked gave as many as it gives at once.
+    Possible,
 }
 
 /// How names and values are lined up.

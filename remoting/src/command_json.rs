@@ -8,12 +8,11 @@ use bytes::{BufMut, Bytes};
 use crate::command::{Command, DecodeError, HeaderEncoding, Language};
 use crate::decimal::{self, Decimal};
 use crate::fields::{FIELDS_MAX, Fields, Span};
+use crate::find::{EIGHT_ONES, EIGHT_TOPS, position_of, zero_bytes};
 use crate::frame::HEADER_WORD_BYTES;
 
 /// Nesting of values that are skipped. A real header has none.
 const DEPTH_MAX: usize = 32;
-const EIGHT_ONES: u64 = 0x0101_0101_0101_0101;
-const EIGHT_TOPS: u64 = 0x8080_8080_8080_8080;
 
 /// What is wrong; where, the scanner knows.
 type Wrong = &'static str;
@@ -154,22 +153,10 @@ impl<'a> Scanner<'a> {
         Ok(true)
     }
 
-    /// The next quote or backslash from here, eight bytes at a step.
+    /// The next quote or backslash from here.
     #[inline]
     fn special(&self) -> Option<usize> {
-        let (chunks, tail) = self.bytes.get(self.at..)?.as_chunks::<8>();
-        let mut at = self.at;
-        for chunk in chunks {
-            let word = u64::from_le_bytes(*chunk);
-            let quotes = zero_bytes(word ^ (EIGHT_ONES * b'"' as u64));
-            let backslashes = zero_bytes(word ^ (EIGHT_ONES * b'\\' as u64));
-            let found = quotes | backslashes;
-            if found != 0 {
-                return Some(at + (found.trailing_zeros() / 8) as usize);
-            }
-            at += 8;
-        }
-        tail.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|position| at + position)
+        position_of(self.bytes.get(self.at..)?, [b'"', b'\\']).map(|position| self.at + position)
     }
 
     /// A string as it is written, escapes left as they are.
@@ -383,12 +370,6 @@ impl<'a> Scanner<'a> {
             }
         }
     }
-}
-
-/// The top bit of each byte of `word` that is zero; bytes above the lowest such one may be marked wrongly.
-#[inline]
-fn zero_bytes(word: u64) -> u64 {
-    word.wrapping_sub(EIGHT_ONES) & !word & EIGHT_TOPS
 }
 
 /// Appends the header: keys in alphabetical order, absent values left out, no blanks.

@@ -12,6 +12,7 @@ mod command_compact;
 mod command_json;
 mod decimal;
 pub mod fields;
+mod find;
 pub mod frame;
 pub mod header;
 pub mod json;

@@ -12,6 +12,8 @@ pub const GROUP_BYTES_MAX: usize = 120;
 
 pub const RETRY_PREFIX: &str = "%RETRY%";
 pub const DLQ_PREFIX: &str = "%DLQ%";
+/// Of light queues: topics of one queue that make themselves.
+pub const LIGHT_PREFIX: &str = "%LMQ%";
 /// Between group and topic in the newer names of retry topics. No other name holds it.
 pub const NEW_RETRY_SEPARATOR: char = '+';
 /// What the names of topics start with that belong to the system, beside the fixed ones.
@@ -125,6 +127,10 @@ pub fn is_system_group(group: &str) -> bool {
 
 pub fn is_retry_topic(topic: &str) -> bool {
     topic.starts_with(RETRY_PREFIX)
+}
+
+pub fn is_light_topic(topic: &str) -> bool {
+    topic.starts_with(LIGHT_PREFIX)
 }
 
 pub fn is_dlq_topic(topic: &str) -> bool {

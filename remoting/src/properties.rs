@@ -4,6 +4,7 @@
 //! exist for any reader. Nothing here allocates but the builder and the functions that return a new text.
 
 use crate::fields::ToFieldText;
+use crate::find::position_of;
 
 /// Between a name and its value.
 pub const NAME_END: char = '\u{1}';
@@ -48,6 +49,7 @@ pub const MESSAGE_TYPE: &str = "MSG_TYPE";
 pub const ARRIVE_TIME: &str = "ARRIVE_TIME";
 pub const PUSH_REPLY_TIME: &str = "PUSH_REPLY_TIME";
 pub const SHARDING_KEY: &str = "__SHARDINGKEY";
+pub const PRIORITY: &str = "_SYS_MSG_PRIORITY_";
 pub const TIMER_DELAY_SECONDS: &str = "TIMER_DELAY_SEC";
 pub const TIMER_DELAY_MS: &str = "TIMER_DELAY_MS";
 pub const TIMER_DELIVER_MS: &str = "TIMER_DELIVER_MS";
@@ -85,6 +87,24 @@ pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
         split_entry(entry).map(|_| rest)
     });
     values.last()
+}
+
+/// The values of several names, as [`get`] finds each, in one walk. A name has no separators in it, and stands once.
+pub fn get_all<'a, N: AsRef<str>>(properties: &'a str, names: &[N], values: &mut [Option<&'a str>]) {
+    values.fill(None);
+    for entry in entries(properties) {
+        for (name, value) in names.iter().zip(values.iter_mut()) {
+            let name = name.as_ref();
+            // Nearly always the separator is elsewhere: that is seen without a comparison of texts.
+            if entry.as_bytes().get(name.len()) == Some(&(NAME_END as u8)) && entry.starts_with(name) {
+                let found = &entry[name.len() + 1..];
+                if !found.is_empty() {
+                    *value = Some(found);
+                }
+                break;
+            }
+        }
+    }
 }
 
 /// A copy without the entries of these names and without entries that no reader sees; it ends in 0x02 if anything
@@ -177,7 +197,7 @@ pub fn name_and_value(entry: &str) -> Option<(&str, &str)> {
 
 /// The texts in front of and behind the first separator, which is a character of one byte.
 fn split_at(text: &str, separator: char) -> Option<(&str, &str)> {
-    let at = memchr::memchr(separator as u8, text.as_bytes())?;
+    let at = position_of(text.as_bytes(), [separator as u8])?;
     Some((&text[..at], &text[at + 1..]))
 }
 
@@ -214,6 +234,13 @@ mod tests {
         for (name, value) in cases {
             assert_eq!(get(SAMPLE, name), value, "{name}");
             assert_eq!(parse(SAMPLE).filter(|entry| entry.0 == name).last().map(|entry| entry.1), value, "{name}");
+        }
+        let names = ["bare", "KEYS", "TAGS", "EMPTY", "KEY"];
+        for properties in [SAMPLE, "", "\u{2}", "KEYS\u{1}a\u{2}", "TAGS\u{1}a\u{1}b", "KEYS\u{1}a\u{2}KEYS\u{1}\u{2}"]
+        {
+            let mut values = [Some("old"); 5];
+            get_all(properties, &names, &mut values);
+            assert_eq!(values, names.map(|name| get(properties, name)), "{properties:?}");
         }
         assert_eq!(keys(SAMPLE).collect::<Vec<_>>(), ["k1", "k2"]);
         assert_eq!(keys("KEYS\u{1}  a  b \u{2}").collect::<Vec<_>>(), ["a", "b"]);

@@ -14,6 +14,8 @@ use libc::{MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PRO
 /// Alignment that direct I/O asks of memory, offsets and lengths: the largest that usual devices have.
 pub const BLOCK_BYTES: usize = 4096;
 
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 /// A piece of anonymous memory of a whole number of blocks, aligned to a block, zero when new.
 #[derive(Debug)]
 pub struct Slab {
@@ -52,6 +54,16 @@ impl Slab {
     }
 }
 
+/// Makes pages of a mapping writable at once, as far as the kernel can; their content stays. Step by step, since whoever
+/// maps or unmaps memory waits for the end of a step.
+pub(crate) fn populate(start: *mut u8, bytes: usize, step_bytes: usize) {
+    for at in (0..bytes).step_by(step_bytes) {
+        let step_bytes = step_bytes.min(bytes - at);
+        // SAFETY: the kernel looks at addresses alone: it refuses those that are not mapped, and changes no content.
+        unsafe { libc::madvise(start.wrapping_add(at).cast(), step_bytes, libc::MADV_POPULATE_WRITE) };
+    }
+}
+
 fn heap_layout(bytes: usize) -> Layout {
     assert!(bytes > 0, "an empty slab");
     Layout::from_size_align(bytes, BLOCK_BYTES).expect("a block is a power of two")
@@ -84,6 +96,13 @@ impl SlabWriter {
 
     pub fn allocate(bytes: usize) -> io::Result<SlabWriter> {
         Ok(SlabWriter { slab: Arc::new(Slab::allocate(bytes)?), filled: 0 })
+    }
+
+    /// As [`SlabWriter::allocate`], with its memory behind it: filling it waits for nothing. Blocks.
+    pub fn allocate_ready(bytes: usize) -> io::Result<SlabWriter> {
+        let writer = SlabWriter::allocate(bytes)?;
+        populate(writer.slab.start.as_ptr(), bytes, HUGE_PAGE_BYTES);
+        Ok(writer)
     }
 
     /// Fills a used slab again, if nobody else still holds a part of it.

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use base::CoreId;
 
 use crate::reactor::{self, Reactor};
+use crate::scheduling;
 
 /// Which task queue a task runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +37,18 @@ impl Cores {
         let cpus = std::thread::available_parallelism()?.get();
         let enough = seeds.len() <= cpus;
         let mut threads = Vec::new();
-        let reactor = Reactor::of_environment();
+        let reactor = Reactor::chosen();
         for (core, seed) in seeds.into_iter().enumerate() {
             let main = main.clone();
             let name = format!("{name}-{core}");
             let cpu = enough.then_some(core);
             let run = move |name: &str| {
-                let made = async move { main(CoreId(core as u16), seed).await };
+                let made = async move {
+                    if let Some(cpu) = cpu {
+                        spawn_background(scheduling::leave_when_busy(cpu));
+                    }
+                    main(CoreId(core as u16), seed).await;
+                };
                 if let Err(error) = reactor::run(reactor, cpu, name, made) {
                     panic!("core {core} does not run: {error}");
                 }
@@ -62,7 +68,7 @@ impl Cores {
 
 /// Runs one future on a reactor of the calling thread: for command line tools and tests.
 pub fn run_here<T: 'static>(future: impl Future<Output = T> + 'static) -> std::io::Result<T> {
-    reactor::run(Reactor::of_environment(), None, "main", future)
+    reactor::run(Reactor::chosen(), None, "main", future)
 }
 
 /// A plain thread, for work that is not a core's.

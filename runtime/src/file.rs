@@ -17,6 +17,14 @@ use crate::buffer::{BLOCK_BYTES, SlabWriter};
 /// have been seen to hang.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// What [`DirectFile::zero`] writes.
+static ZEROS: Zeros = Zeros([0; PIECE_BYTES]);
+
+#[repr(align(4096))]
+struct Zeros([u8; PIECE_BYTES]);
+
+const _: () = assert!(align_of::<Zeros>() == BLOCK_BYTES);
+
 /// A preallocated file that is written past the page cache.
 #[derive(Debug)]
 pub struct DirectFile {
@@ -68,13 +76,10 @@ impl DirectFile {
 
     /// Writes zeros over a range of whole blocks, so that its blocks count as written. Makes nothing durable.
     pub fn zero(&self, start: u64, limit: u64) -> io::Result<()> {
-        let mut zeros = SlabWriter::allocate(PIECE_BYTES)?;
-        zeros.write(PIECE_BYTES, |target| target.fill(0));
-        let zeros = zeros.finish();
         let mut at = start;
         while at < limit {
             let bytes = PIECE_BYTES.min((limit - at) as usize);
-            self.file.write_all_at(&zeros[..bytes], at)?;
+            self.file.write_all_at(&ZEROS.0[..bytes], at)?;
             at += bytes as u64;
         }
         Ok(())
@@ -244,6 +249,20 @@ impl FileLock {
             Err((_, error)) => Err(error.into()),
         }
     }
+}
+
+/// Whether another process holds the lock of a program in Java on a file, which is one on its first byte. Changes nothing.
+pub fn is_locked_by_java(path: &Path) -> io::Result<bool> {
+    let file = File::open(path)?;
+    let mut lock = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 1,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_GETLK(&mut lock))?;
+    Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
 /// Makes names made, renamed or removed in a folder durable.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -44,11 +45,32 @@ impl Part {
         }
     }
 
-    fn memory(&self) -> Option<&[u8]> {
+    /// Its bytes, unless they lie in a file.
+    pub fn memory(&self) -> Option<&[u8]> {
         match self {
             Part::Bytes(bytes) => Some(bytes),
             Part::Slab(slice) => Some(slice),
             Part::File(_) => None,
+        }
+    }
+
+    /// A part of this part.
+    ///
+    /// # Panics
+    /// When the range is not within it.
+    pub fn slice(&self, range: Range<usize>) -> Part {
+        assert!(
+            range.start <= range.end && range.end <= self.bytes(),
+            "{range:?} is not within {} bytes",
+            self.bytes()
+        );
+        match self {
+            Part::Bytes(bytes) => Part::Bytes(bytes.slice(range)),
+            Part::Slab(slice) => Part::Slab(slice.slice(range)),
+            Part::File(file) => {
+                let (start, limit) = (file.start + range.start as u64, file.start + range.end as u64);
+                Part::File(FileRange { start, limit, ..file.clone() })
+            }
         }
     }
 

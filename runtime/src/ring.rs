@@ -18,6 +18,7 @@ use slab::Slab;
 
 use crate::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
 use crate::file::DirectFile;
+use crate::flush::FlushKind;
 use crate::reactor::{self, EventWait};
 
 /// Entries of a ring beside glommio: a write and its flush for each log of the core, and flushes by timer. More than
@@ -28,28 +29,27 @@ const RING_ENTRIES: u32 = 256;
 pub enum Flush {
     /// The write is done when the device has taken it.
     None,
-    /// The write is done when `fdatasync` has made it durable.
-    Data,
+    /// The write is done when it is durable.
+    Data(FlushKind),
 }
 
-/// Counters of a ring since its start.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RingCounts {
-    pub writes: u64,
-    pub flushes: u64,
-    /// Bytes given to the device, padding included.
-    pub bytes_written: u64,
-    /// Of these: zeros behind the last record, up to the end of its block.
-    pub bytes_padding: u64,
+/// What a write came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Zeros given to the device behind the last part, up to the end of its block.
+    pub padding_bytes: u64,
+    /// The kernel could not start it at once, so that one of its own threads had to do it: it went into blocks that were
+    /// not ready, or the device's queue was full.
+    pub fell_back: bool,
 }
 
 /// What the kernel uses until a write has ended.
 struct Kept {
     _parts: Vec<SlabSlice>,
-    _iovecs: Box<[libc::iovec]>,
+    iovecs: Box<[libc::iovec]>,
     /// A copy of the last, partly filled block.
     _tail: Option<SlabWriter>,
-    _file: Arc<DirectFile>,
+    file: Arc<DirectFile>,
 }
 
 /// A chain of operations in the hands of a ring of our own beside glommio.
@@ -71,7 +71,8 @@ struct OwnRing {
 pub struct WriteRing {
     /// On glommio only.
     own: Option<Rc<OwnRing>>,
-    counts: Cell<RingCounts>,
+    /// Whether the file system can be asked not to fall back.
+    can_ask: Cell<bool>,
 }
 
 /// Marks the completions of all but the first entry of a chain.
@@ -81,11 +82,7 @@ impl WriteRing {
     /// Makes the ring of this core.
     pub fn start() -> io::Result<Rc<WriteRing>> {
         let own = if reactor::is_ring() { None } else { Some(OwnRing::start()?) };
-        Ok(Rc::new(WriteRing { own, counts: Cell::new(RingCounts::default()) }))
-    }
-
-    pub fn counts(&self) -> RingCounts {
-        self.counts.get()
+        Ok(Rc::new(WriteRing { own, can_ask: Cell::new(true) }))
     }
 
     /// Writes the parts, one behind the other, from `offset` on. The last block is filled up with zeros. `offset` and
@@ -98,34 +95,44 @@ impl WriteRing {
         offset: u64,
         parts: Vec<SlabSlice>,
         flush: Flush,
-    ) -> io::Result<()> {
+    ) -> io::Result<Written> {
         assert!(offset.is_multiple_of(BLOCK_BYTES as u64), "a write at {offset} is not at the beginning of a block");
         let (iovecs, tail, bytes) = iovecs(&parts)?;
-        let padding = bytes - parts.iter().map(|part| part.len()).sum::<usize>();
-        let descriptor = types::Fd(file.as_raw_fd());
-        let write = opcode::Writev::new(descriptor, iovecs.as_ptr(), iovecs.len() as u32).offset(offset).build();
-        let kept = Kept { _parts: parts, _iovecs: iovecs, _tail: tail, _file: file.clone() };
-        let mut counts = self.counts.get();
-        counts.writes += 1;
-        counts.bytes_written += bytes as u64;
-        counts.bytes_padding += padding as u64;
-        counts.flushes += u64::from(flush == Flush::Data);
-        self.counts.set(counts);
-        let outcomes = match flush {
-            Flush::None => self.submit(&[write], Box::new(kept)).await?,
-            Flush::Data => {
-                let linked = write.flags(squeue::Flags::IO_LINK);
-                self.submit(&[linked, fdatasync(file)], Box::new(kept)).await?
+        let padding_bytes = (bytes - parts.iter().map(|part| part.len()).sum::<usize>()) as u64;
+        let kept = Rc::new(Kept { _parts: parts, iovecs, _tail: tail, file: file.clone() });
+        let mut fell_back = false;
+        if file.is_direct() && self.can_ask.get() {
+            let outcomes = self.attempt(&kept, offset, flush, libc::RWF_NOWAIT).await?;
+            match outcomes[0] {
+                refused if refused == -libc::EAGAIN => fell_back = true,
+                refused if refused == -libc::EOPNOTSUPP => self.can_ask.set(false),
+                // The device's queue was full for a part of it: all of it is written again.
+                short if short >= 0 && (short as usize) < bytes => fell_back = true,
+                _ => return check(&outcomes, Some(bytes)).map(|()| Written { padding_bytes, fell_back }),
             }
-        };
-        check(&outcomes, Some(bytes))
+        }
+        let outcomes = self.attempt(&kept, offset, flush, 0).await?;
+        check(&outcomes, Some(bytes)).map(|()| Written { padding_bytes, fell_back })
+    }
+
+    async fn attempt(&self, kept: &Rc<Kept>, offset: u64, flush: Flush, flags: libc::c_int) -> io::Result<Vec<i32>> {
+        let flags = if flush == Flush::Data(FlushKind::Dsync) { flags | libc::RWF_DSYNC } else { flags };
+        let write =
+            opcode::Writev::new(types::Fd(kept.file.as_raw_fd()), kept.iovecs.as_ptr(), kept.iovecs.len() as u32)
+                .offset(offset)
+                .rw_flags(flags)
+                .build();
+        let keep = Box::new(kept.clone());
+        if flush == Flush::Data(FlushKind::Fdatasync) {
+            let linked = write.flags(squeue::Flags::IO_LINK);
+            self.submit(&[linked, fdatasync(&kept.file)], keep).await
+        } else {
+            self.submit(&[write], keep).await
+        }
     }
 
     /// Makes all earlier completed writes of the file durable.
     pub async fn flush(&self, file: &Arc<DirectFile>) -> io::Result<()> {
-        let mut counts = self.counts.get();
-        counts.flushes += 1;
-        self.counts.set(counts);
         let outcomes = self.submit(&[fdatasync(file)], Box::new(file.clone())).await?;
         check(&outcomes, None)
     }
@@ -298,9 +305,10 @@ mod tests {
             first.write(2 * BLOCK_BYTES, |target| target.fill(1));
             let mut second = SlabWriter::allocate(2 * BLOCK_BYTES).expect("memory");
             second.write(BLOCK_BYTES + 5, |target| target.fill(2));
-            for flush in [Flush::None, Flush::Data] {
+            for flush in [Flush::None, Flush::Data(FlushKind::Fdatasync), Flush::Data(FlushKind::Dsync)] {
                 let parts = vec![first.slice(0..2 * BLOCK_BYTES), second.slice(0..BLOCK_BYTES + 5)];
-                ring.write(&file, BLOCK_BYTES as u64, parts, flush).await.expect("written");
+                let written = ring.write(&file, BLOCK_BYTES as u64, parts, flush).await.expect("written");
+                assert_eq!(written.padding_bytes, BLOCK_BYTES as u64 - 5);
             }
             ring.flush(&file).await.expect("flushed");
             let bytes = std::fs::read(&path).expect("read back");
@@ -308,8 +316,6 @@ mod tests {
             assert!(bytes[BLOCK_BYTES..3 * BLOCK_BYTES].iter().all(|byte| *byte == 1));
             assert!(bytes[3 * BLOCK_BYTES..4 * BLOCK_BYTES + 5].iter().all(|byte| *byte == 2));
             assert!(bytes[4 * BLOCK_BYTES + 5..].iter().all(|byte| *byte == 0));
-            assert_eq!((ring.counts().writes, ring.counts().flushes), (2, 2));
-            assert_eq!(ring.counts().bytes_padding, 2 * (BLOCK_BYTES as u64 - 5));
         })
         .expect("an executor");
     }
@@ -324,7 +330,10 @@ mod tests {
             let ring = WriteRing::start().expect("a ring");
             let mut part = SlabWriter::allocate(BLOCK_BYTES).expect("memory");
             part.write(1, |target| target.fill(1));
-            let error = ring.write(&file, 0, vec![part.slice(0..1)], Flush::Data).await.expect_err("not writable");
+            let error = ring
+                .write(&file, 0, vec![part.slice(0..1)], Flush::Data(FlushKind::Fdatasync))
+                .await
+                .expect_err("not writable");
             assert_eq!(error.raw_os_error(), Some(libc::EBADF));
         })
         .expect("an executor");

@@ -25,17 +25,20 @@ pub(crate) fn offset_files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, Storage
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).context("list", folder)? {
         let path = entry.context("list", folder)?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if name.ends_with(".new") {
+        if path.extension().is_some_and(|extension| extension == "new") {
             fs::remove_file(&path).context("remove", &path)?;
-        } else if name.len() == NAME_DIGITS
-            && let Ok(start) = name.parse()
-        {
+        } else if let Some(start) = offset_of_name(&path) {
             files.push((start, path));
         }
     }
     files.sort_unstable();
     Ok(files)
+}
+
+/// The offset that a file is named by.
+pub(crate) fn offset_of_name(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    if name.len() == NAME_DIGITS { name.parse().ok() } else { None }
 }
 
 /// Makes a folder and all above it, durably.

@@ -83,19 +83,28 @@ impl<T> IoContext<T> for io::Result<T> {
 #[derive(Clone, Debug, Error)]
 pub enum AppendError {
     /// Wait for `Log::room` and try again.
-    #[error("{unwritten_bytes} bytes wait to be written, and no more than {limit_bytes} may")]
-    Busy { unwritten_bytes: u64, limit_bytes: u64 },
+    #[error("{0}")]
+    Busy(BusyCause),
     /// The disk is full. Preparation is retried each second, and appends succeed again once it worked.
     #[error(
         "the disk of {folder} is full: a segment of {segment_bytes} bytes is needed and {available_bytes} bytes are available; \
-         {prepared_bytes} prepared bytes are left: free space there, sends resume by themselves",
+         {left_bytes} bytes are left in the last one: free space there, sends resume by themselves",
         folder = folder.display()
     )]
-    Full { folder: PathBuf, segment_bytes: u64, available_bytes: u64, prepared_bytes: u64 },
+    Full { folder: PathBuf, segment_bytes: u64, available_bytes: u64, left_bytes: u64 },
     #[error("a record of {record_bytes} bytes does not fit into a segment of {segment_bytes} bytes")]
     TooLarge { record_bytes: u64, segment_bytes: u64 },
     #[error("the log has failed: {0}")]
     Failed(StorageError),
     #[error("the log is stopped")]
     Stopped,
+}
+
+/// What a log that is too busy for a record is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BusyCause {
+    #[error("{unwritten_bytes} bytes wait to be written, and no more than {limit_bytes} may")]
+    Writes { unwritten_bytes: u64, limit_bytes: u64 },
+    #[error("the next segment of {segment_bytes} bytes is still being made")]
+    NextSegment { segment_bytes: u64 },
 }

@@ -7,6 +7,7 @@
 //! This crate knows records, not requests; files, not sockets.
 
 mod boot;
+mod build;
 mod checkpoint;
 mod disk;
 mod error;
@@ -17,12 +18,17 @@ mod queue;
 mod recovery;
 mod scan;
 mod store;
+mod view;
 
-pub use error::{AppendError, StorageError};
+pub use build::LogBuilder;
+pub use error::{AppendError, BusyCause, StorageError};
 pub use log::{
-    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, MarkCall, OldSegment, Ticket, VisibleRecord,
+    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
+    VisibleRecord,
 };
 pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};
-pub use store::{Store, StoreOptions, StoreWarning};
+pub use scan::Seen;
+pub use store::{FlushChoice, Store, StoreOptions, StoreWarning};
+pub use view::{CheckpointFacts, ExtentFacts, KeyFound, LogView, QueueRun, StoreView, TailFacts};

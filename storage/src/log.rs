@@ -3,12 +3,15 @@
 //! Lives on the core that opened it. Records get their offsets when they are appended; `commit` writes them; `dispatch`
 //! makes them visible; `read` and `lookup` find them again; `upkeep` derives extents and keeps marks on disk.
 
+mod ahead;
 mod append;
+mod cold_share;
 mod commit;
 mod dispatch;
 mod lookup;
 mod prepare;
 mod read_plan;
+mod read_tiers;
 mod retire;
 pub(crate) mod segment;
 mod stats;
@@ -22,27 +25,32 @@ mod watermarks;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{LogId, LogOffset, QueueId};
 use runtime::buffer::BLOCK_BYTES;
+use runtime::flush::FlushKind;
 use runtime::ring::WriteRing;
 use runtime::sync::Notify;
 
 pub use append::Ticket;
 pub use dispatch::VisibleRecord;
 pub use lookup::KeyMatch;
+pub use read_tiers::{Served, TierReads, TierSwitches};
 pub use retire::{DroppedSegments, FreedSpace, OldSegment};
 pub use stats::LogStats;
-pub use watermarks::{Mark, MarkCall};
+pub use watermarks::Mark;
 
 use crate::boot::Boot;
 use crate::checkpoint::Checkpoint;
 use crate::error::{IoContext, StorageError};
 use crate::options::{FlushPolicy, LogFolders, LogOptions};
 use crate::queue::table::{DeletedTopics, QueueFloors};
-use crate::queue::{ActiveIndex, Extent, Extents, LoadedRun, QueueRef, QueueTable};
+use crate::queue::{ActiveIndex, Extent, Extents, LoadedRun, QueueRef, QueueTable, RunBuilder};
 use crate::recovery::{LoadedExtent, Recovered, RecoveryReport, recover};
+use cold_share::ColdShare;
 use dispatch::{Pending, VisibleCall};
 use prepare::FullDisk;
 use read_plan::Verified;
@@ -71,6 +79,8 @@ pub struct Log {
 
     /// Blocks in front of it were written once and hold no remains.
     prepared: Cell<u64>,
+    /// What lies in front of it has its space on the disk.
+    space_limit: Cell<u64>,
     full: RefCell<Option<FullDisk>>,
 
     /// Under asynchronous flushes, where the file system has it: records are safe before they are written.
@@ -91,7 +101,12 @@ pub struct Log {
     index: RefCell<ActiveIndex>,
     /// What lies in front of it is in extents.
     extents_end: Cell<u64>,
+    /// Where the extent begins that gets the records which become visible now.
+    extent_start: Cell<u64>,
+    /// The ends of extents that have all their records and are not stored yet.
+    extents_full: RefCell<VecDeque<u64>>,
     verified: RefCell<Verified>,
+    cold_share: ColdShare,
 
     checkpoint: RefCell<Checkpoint>,
     checkpoint_turn: Turn,
@@ -104,6 +119,10 @@ pub struct Log {
     written_more: Notify,
     prepare_wanted: Notify,
     frontier_moved: Notify,
+    space_changed: Notify,
+    segment_wanted: Notify,
+    slab_wanted: Notify,
+    pages_wanted: Notify,
     flush_wanted: Notify,
     flush_due: Cell<bool>,
     cut_wanted: Notify,
@@ -146,6 +165,7 @@ impl Log {
         };
         let log = Rc::new(Log::from_recovered(folders, id, options, ring, recovered)?);
         log.open_tail_file().await?;
+        log.reserve_first().await?;
         let min = log.min_offset();
         let queues = log.queues.borrow().sorted();
         for queue in queues {
@@ -171,16 +191,10 @@ impl Log {
         for loaded in extents {
             load_extent(&shared, &mut queues, loaded);
         }
-        let mut index = ActiveIndex { keys: active.keys, ..ActiveIndex::default() };
+        let index = ActiveIndex { keys: Arc::unwrap_or_clone(active.keys), ..ActiveIndex::default() };
         for run in active.runs {
-            index.records += run.entries.len();
-            queues.find_or_make(&run.topic, run.queue_id).load_run(LoadedRun {
-                first: run.first,
-                count: run.entries.len() as u64,
-                log_offset_first: run.entries[0].offset,
-                memory: Some(run.entries),
-                extent: None,
-            });
+            let entries = Arc::unwrap_or_clone(run.entries);
+            queues.find_or_make(&run.topic, run.queue_id).load_growing(RunBuilder { first: run.first, entries });
         }
         raise_floors(&mut queues, &floors.0, &deleted.0);
         for damage in &report.damages {
@@ -199,6 +213,7 @@ impl Log {
             store_ms_last: Cell::new(store_ms_last),
             opened_end: end,
             prepared: Cell::new(end.next_multiple_of(BLOCK_BYTES as u64)),
+            space_limit: Cell::new(end),
             full: RefCell::default(),
             tail_file: RefCell::default(),
             unwritten_ends: RefCell::default(),
@@ -212,7 +227,10 @@ impl Log {
             extents: shared,
             index: RefCell::new(index),
             extents_end: Cell::new(active.start),
+            extent_start: Cell::new(active.start),
+            extents_full: RefCell::default(),
             verified: RefCell::default(),
+            cold_share: ColdShare::new(options.cold_bytes_per_second, end),
             checkpoint: RefCell::new(checkpoint),
             checkpoint_turn: Turn::default(),
             deleted: RefCell::new(deleted),
@@ -223,6 +241,10 @@ impl Log {
             written_more: Notify::new(),
             prepare_wanted: Notify::new(),
             frontier_moved: Notify::new(),
+            space_changed: Notify::new(),
+            segment_wanted: Notify::new(),
+            slab_wanted: Notify::new(),
+            pages_wanted: Notify::new(),
             flush_wanted: Notify::new(),
             flush_due: Cell::new(false),
             cut_wanted: Notify::new(),
@@ -268,6 +290,10 @@ impl Log {
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.prepare_on().await });
         let log = self.clone();
+        self.start(runtime::spawn, async move { log.ready_slabs_on().await });
+        let log = self.clone();
+        self.start(runtime::spawn, async move { log.ready_pages_on().await });
+        let log = self.clone();
         self.start(runtime::spawn_background, async move { log.cut_on().await });
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.repair_on().await });
@@ -282,8 +308,18 @@ impl Log {
         self.id
     }
 
+    /// The folder of the log's segments.
+    pub fn folder(&self) -> &Path {
+        &self.folders.commit_log
+    }
+
     pub fn flush_policy(&self) -> FlushPolicy {
         self.options.flush
+    }
+
+    /// How writes are made durable.
+    pub fn flush_kind(&self) -> FlushKind {
+        self.options.flush_kind
     }
 
     /// The mark that makes a record visible, and that a send waits for by default.
@@ -345,6 +381,7 @@ impl Log {
         self.failed.notify();
         self.written_more.notify();
         self.frontier_moved.notify();
+        self.space_changed.notify();
     }
 }
 

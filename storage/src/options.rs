@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use base::LogId;
 use runtime::buffer::BLOCK_BYTES;
+use runtime::flush::FlushKind;
 
 use crate::error::StorageError;
+use crate::log::TierSwitches;
 use crate::recovery::Damage;
 
 /// When a record counts as stored, and when consumers may see it.
@@ -71,6 +73,8 @@ pub struct LogOptions {
     /// A multiple of 4096, at least [`SEGMENT_BYTES_MIN`].
     pub segment_bytes: u64,
     pub flush: FlushPolicy,
+    /// Under [`FlushPolicy::Sync`]: how each write is made durable.
+    pub flush_kind: FlushKind,
     /// Under [`FlushPolicy::Async`]: how long written bytes may wait for a flush.
     pub flush_interval_ms: u64,
     /// Memory for the newest bytes of the log. One slab is kept at least, and whatever is not yet written.
@@ -79,10 +83,11 @@ pub struct LogOptions {
     pub unwritten_bytes_max: u64,
     /// How far in front of the appends blocks are prepared.
     pub prepare_ahead_bytes: u64,
-    /// A derived extent is cut after so many bytes of log …
+    /// A derived extent holds what lies between two multiples of so many bytes of the log.
     pub extent_bytes: u64,
-    /// … or so many records.
-    pub extent_records: usize,
+    /// What cold readers may load in a second while the log is written to. `None`: as much as the device gives.
+    pub cold_bytes_per_second: Option<u64>,
+    pub tiers: TierSwitches,
     pub progress: Option<ProgressCall>,
     pub damaged: Option<DamageCall>,
 }
@@ -92,12 +97,14 @@ impl Default for LogOptions {
         LogOptions {
             segment_bytes: 1 << 30,
             flush: FlushPolicy::Sync,
+            flush_kind: FlushKind::Fdatasync,
             flush_interval_ms: 500,
             tail_cache_bytes: 256 << 20,
             unwritten_bytes_max: 64 << 20,
             prepare_ahead_bytes: 1 << 30,
             extent_bytes: 64 << 20,
-            extent_records: 1_000_000,
+            cold_bytes_per_second: None,
+            tiers: TierSwitches::default(),
             progress: None,
             damaged: None,
         }

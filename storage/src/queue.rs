@@ -5,6 +5,7 @@
 //! between two runs: readers pass over them, and no message ever changes its offset.
 
 mod active_index;
+mod chunks;
 mod entry;
 pub(crate) mod extent;
 pub(crate) mod extent_file;
@@ -19,7 +20,8 @@ use std::sync::Arc;
 
 use base::{LogOffset, QueueId, QueueOffset};
 
-pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder};
+pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder, begins_extent};
+pub(crate) use chunks::Chunks;
 pub use entry::{Entry, key_hash};
 pub(crate) use entry::{Indexed, KeyEntry};
 pub(crate) use extent::{Extent, Extents};
@@ -52,7 +54,7 @@ struct Run {
     count: u64,
     /// Where the record of the first lies.
     log_offset_first: LogOffset,
-    memory: Option<Arc<Vec<Entry>>>,
+    memory: Option<Arc<Chunks<Entry>>>,
     stored: Option<StoredPlace>,
 }
 
@@ -146,28 +148,41 @@ impl Queue {
         *self.active.borrow_mut() = RunBuilder::new(limit);
     }
 
+    /// Adds a recovered run that may grow. What grew before it does no more.
+    pub(crate) fn load_growing(&self, run: RunBuilder) {
+        self.freeze_before(u64::MAX);
+        let (first, limit) = (run.first, run.limit());
+        let mut runs = self.runs.borrow_mut();
+        if runs.back().is_some_and(|last| last.first + last.count > first) {
+            runs.clear();
+        }
+        self.min.set(runs.front().map_or(first, |run| run.first));
+        self.next.set(limit);
+        *self.active.borrow_mut() = run;
+    }
+
     /// All messages of a queue may be gone, yet its offsets go on where they were.
     pub(crate) fn raise_next(&self, floor: u64) {
         if self.next.get() < floor {
+            self.freeze_before(u64::MAX);
             self.next.set(floor);
             let empty = self.runs.borrow().is_empty();
             if empty {
                 self.min.set(floor);
             }
-            let mut active = self.active.borrow_mut();
-            assert!(active.entries.is_empty(), "floors are raised before records are appended");
-            *active = RunBuilder::new(floor);
+            *self.active.borrow_mut() = RunBuilder::new(floor);
         }
     }
 
-    /// Ends the growing run: its entries are to be stored.
-    pub(crate) fn freeze(&self) {
+    /// Ends the growing run in front of an offset of the log: its entries there are to be stored.
+    pub(crate) fn freeze_before(&self, log_limit: u64) {
         let mut active = self.active.borrow_mut();
-        if active.entries.is_empty() {
+        let count = active.entries.partition_point(|entry| entry.offset.0 < log_limit);
+        if count == 0 {
             return;
         }
-        let limit = active.limit();
-        let full = std::mem::replace(&mut *active, RunBuilder::new(limit));
+        let behind = RunBuilder { first: active.first + count as u64, entries: active.entries.split_off(count) };
+        let full = std::mem::replace(&mut *active, behind);
         let entries = Arc::new(full.entries);
         self.runs.borrow_mut().push_back(Run {
             first: full.first,
@@ -178,10 +193,10 @@ impl Queue {
         });
     }
 
-    /// The frozen runs that lie in no extent yet.
-    pub(crate) fn unstored(&self) -> Vec<(u64, Arc<Vec<Entry>>)> {
+    /// The frozen runs in front of an offset of the log that lie in no extent yet.
+    pub(crate) fn unstored_before(&self, log_limit: u64) -> Vec<(u64, Arc<Chunks<Entry>>)> {
         let runs = self.runs.borrow();
-        let unstored = runs.iter().filter(|run| run.stored.is_none());
+        let unstored = runs.iter().filter(|run| run.stored.is_none() && run.log_offset_first.0 < log_limit);
         unstored.map(|run| (run.first, run.memory.clone().expect("a run lies in memory or in an extent"))).collect()
     }
 
@@ -277,7 +292,7 @@ pub(crate) struct LoadedRun {
     pub(crate) first: u64,
     pub(crate) count: u64,
     pub(crate) log_offset_first: LogOffset,
-    pub(crate) memory: Option<Arc<Vec<Entry>>>,
+    pub(crate) memory: Option<Arc<Chunks<Entry>>>,
     pub(crate) extent: Option<(Rc<Extent>, u64)>,
 }
 

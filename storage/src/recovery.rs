@@ -7,6 +7,7 @@
 //!
 //! Blocks; runs on a helper thread.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ use crate::options::{LogFolders, LogOptions, Progress};
 use crate::queue::IndexBuilder;
 use crate::queue::extent_file::{self, ExtentContent, ExtentFile, StoredRun};
 use crate::queue::table::{DeletedTopics, Floor, QueueFloors, read_table, write_table};
-use crate::scan::{ScanRange, ScanSegment, scan};
+use crate::scan::{ScanRange, ScanSegment, Seen, scan};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Bytes compared at once when looking for remains behind the end of the log.
@@ -136,8 +137,10 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let (whole, orphans) = rebuild.find_extents(min)?;
     give_up(folders, &orphans, &deleted.0, &mut floors)?;
     rebuild.load_extents(whole, min)?;
-    let clean = checkpoint.is_some_and(|checkpoint| checkpoint.clean && checkpoint.durable == rebuild.position);
-    let active = if clean { rebuild.builder_at(rebuild.position) } else { rebuild.scan_rest()? };
+    let clean = checkpoint.is_some_and(|checkpoint| checkpoint.clean);
+    let growing = rebuild.growing(min)?;
+    let clean = clean && checkpoint.is_some_and(|checkpoint| checkpoint.durable == rebuild.position);
+    let active = if clean { growing } else { rebuild.scan_to(growing, u64::MAX)? };
     let end = rebuild.position;
     if !clean {
         let kept = Kept::read(&folders.tail_file(), log, checkpoint.as_ref(), end, options.segment_bytes)?;
@@ -176,7 +179,6 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let store_ms_last = scanned_last.fold(stored_last, u64::max);
     report.was_clean = clean;
     report.end = LogOffset(end);
-    report.extents_loaded = extents.len() - report.extents_rebuilt;
     report.elapsed_ms = begun.elapsed().as_millis() as u64;
     let head = read_head(&segments, end)?;
     let recovered =
@@ -348,14 +350,29 @@ impl<'a> Rebuild<'a> {
                 continue;
             }
             if extent.file.start > self.position {
-                let builder = self.scan_to(extent.file.start)?;
+                let builder = self.scan_to(self.builder_at(self.position), extent.file.start)?;
                 self.store(builder, extent.file.start)?;
             }
             extent.runs.retain(|run| self.deleted.counts(&run.topic, run.log_offset_first));
             self.position = extent.file.limit;
+            self.report.extents_loaded += 1;
             self.extents.push(extent);
         }
         Ok(())
+    }
+
+    /// Takes the last extent back into memory: it may get more records.
+    fn growing(&mut self, min: u64) -> Result<IndexBuilder, StorageError> {
+        let Some(last) = self.extents.pop() else { return Ok(self.builder_at(self.position)) };
+        match IndexBuilder::of_extent(self.log, &last.file, &last.runs) {
+            Ok(builder) => Ok(builder),
+            Err(error) if is_damage(&error) => {
+                disk::remove(&last.path)?;
+                self.position = last.file.start.max(min);
+                Ok(self.builder_at(self.position))
+            }
+            Err(error) => Err(StorageError::io("read", &last.path, error)),
+        }
     }
 
     /// Whether the log still has all bytes that an extent was derived from, or at least those behind its beginning.
@@ -385,15 +402,10 @@ impl<'a> Rebuild<'a> {
         IndexBuilder::new(self.log, start)
     }
 
-    /// Reads on to the end of the log.
-    fn scan_rest(&mut self) -> Result<IndexBuilder, StorageError> {
-        self.scan_to(u64::MAX)
-    }
-
-    /// Reads from the position on, storing extents as they get full. Returns what is left over.
-    fn scan_to(&mut self, limit: u64) -> Result<IndexBuilder, StorageError> {
+    /// Reads from the position on into a builder, storing extents that have all their records. Returns what is left over.
+    fn scan_to(&mut self, builder: IndexBuilder, limit: u64) -> Result<IndexBuilder, StorageError> {
         let segments = std::mem::take(&mut self.segments);
-        let mut builder = self.builder_at(self.position);
+        let mut builder = builder;
         let range = ScanRange {
             start: self.position,
             limit,
@@ -401,18 +413,19 @@ impl<'a> Rebuild<'a> {
         };
         let last_limit = segments.last().map_or(self.position, |segment| segment.limit);
         let from = self.position;
-        let scanned = scan(self.log, &segments, range, |view, offset| {
-            let full =
-                offset.0 - builder.start >= self.options.extent_bytes || builder.records >= self.options.extent_records;
-            if full {
+        let scanned = scan(self.log, &segments, range, |seen| {
+            let Seen::Record(view, offset) = seen else { return Ok(ControlFlow::Continue(())) };
+            if builder.ends_before(offset, self.options.extent_bytes) {
                 let next = self.builder_at(offset.0);
                 self.store(std::mem::replace(&mut builder, next), offset.0)?;
             }
             if self.deleted.counts(view.topic(), offset.0) {
                 builder.push(view, offset);
+            } else {
+                builder.pass();
             }
             self.tell(offset.0 - from, last_limit - from);
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         self.segments = segments;
         self.position = scanned.end.min(limit);
@@ -423,7 +436,7 @@ impl<'a> Rebuild<'a> {
     }
 
     fn store(&mut self, builder: IndexBuilder, limit: u64) -> Result<(), StorageError> {
-        let extent = store_extent(&self.folders.queues(), self.log, builder.finish(limit))?;
+        let extent = store_extent(&self.folders.queues(), self.log, &builder.finish(limit))?;
         self.extents.push(extent);
         self.report.extents_rebuilt += 1;
         Ok(())
@@ -440,13 +453,9 @@ impl<'a> Rebuild<'a> {
 }
 
 /// Writes an extent and opens it. Blocks.
-pub(crate) fn store_extent(
-    folder: &Path,
-    log: LogId,
-    mut content: ExtentContent,
-) -> Result<LoadedExtent, StorageError> {
+pub(crate) fn store_extent(folder: &Path, log: LogId, content: &ExtentContent) -> Result<LoadedExtent, StorageError> {
     let path = folder.join(disk::offset_name(content.start));
-    extent_file::write(&path, &mut content).context("write", &path)?;
+    extent_file::write(&path, content).context("write", &path)?;
     let (file, runs) = ExtentFile::open(&path, log).context("read back", &path)?;
     Ok(LoadedExtent { path, file, runs })
 }
@@ -460,13 +469,15 @@ pub(crate) fn rebuild_extent(
     deleted: &DeletedTopics,
 ) -> Result<LoadedExtent, StorageError> {
     let mut builder = IndexBuilder::new(log, start);
-    scan(log, segments, ScanRange { start, limit, durable: limit }, |view, offset| {
-        if deleted.counts(view.topic(), offset.0) {
+    scan(log, segments, ScanRange { start, limit, durable: limit }, |seen| {
+        if let Seen::Record(view, offset) = seen
+            && deleted.counts(view.topic(), offset.0)
+        {
             builder.push(view, offset);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
-    store_extent(folder, log, builder.finish(limit))
+    store_extent(folder, log, &builder.finish(limit))
 }
 
 fn is_damage(error: &std::io::Error) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Blocks; runs on a helper thread.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,6 +51,14 @@ pub(crate) struct ScanRange {
     pub(crate) durable: u64,
 }
 
+/// What a scan meets, in the order of the log.
+#[derive(Debug)]
+pub enum Seen<'a> {
+    Record(&'a RecordView<'a>, LogOffset),
+    /// A stretch that is passed over.
+    Damage(&'a Damage),
+}
+
 /// How a scan ended.
 #[derive(Debug)]
 pub(crate) struct Scanned {
@@ -58,6 +67,18 @@ pub(crate) struct Scanned {
     pub(crate) bytes: u64,
     pub(crate) records: u64,
     pub(crate) damages: Vec<Damage>,
+}
+
+impl Scanned {
+    fn damaged(
+        &mut self,
+        damage: Damage,
+        each: &mut impl FnMut(Seen<'_>) -> Result<ControlFlow<()>, StorageError>,
+    ) -> Result<ControlFlow<()>, StorageError> {
+        let shown = each(Seen::Damage(&damage));
+        self.damages.push(damage);
+        shown
+    }
 }
 
 struct Window<'a> {
@@ -91,12 +112,12 @@ enum Step {
     Wrong,
 }
 
-/// Gives each valid record of the range to `each`, in order.
+/// Shows all of the range to `each`, which may end the scan.
 pub(crate) fn scan(
     log: LogId,
     segments: &[ScanSegment],
     range: ScanRange,
-    mut each: impl FnMut(&RecordView<'_>, LogOffset) -> Result<(), StorageError>,
+    mut each: impl FnMut(Seen<'_>) -> Result<ControlFlow<()>, StorageError>,
 ) -> Result<Scanned, StorageError> {
     let mut scanned = Scanned { end: range.start, bytes: 0, records: 0, damages: Vec::new() };
     for (number, segment) in segments.iter().enumerate().filter(|(_, segment)| segment.limit > range.start) {
@@ -105,9 +126,9 @@ pub(crate) fn scan(
         }
         if segment.start > scanned.end {
             let limit = segment.start.min(range.limit);
-            scanned.damages.push(Damage::missing(scanned.end, limit, &segment.path));
+            let shown = scanned.damaged(Damage::missing(scanned.end, limit, &segment.path), &mut each)?;
             scanned.end = limit;
-            if limit == range.limit {
+            if limit == range.limit || shown.is_break() {
                 break;
             }
         }
@@ -119,14 +140,14 @@ pub(crate) fn scan(
     Ok(scanned)
 }
 
-/// True when the segment was read to its end.
+/// True when the segment was read to its end and the scan is to go on.
 fn scan_segment(
     log: LogId,
     segment: &ScanSegment,
     range: ScanRange,
     is_last: bool,
     scanned: &mut Scanned,
-    each: &mut impl FnMut(&RecordView<'_>, LogOffset) -> Result<(), StorageError>,
+    each: &mut impl FnMut(Seen<'_>) -> Result<ControlFlow<()>, StorageError>,
 ) -> Result<bool, StorageError> {
     let mut window = Window { segment, limit: range.limit.min(segment.limit), start: 0, bytes: Vec::new() };
     while scanned.end < range.limit && scanned.end < segment.limit {
@@ -135,10 +156,13 @@ fn scan_segment(
             Step::Record(bytes) => {
                 let record = window.at(at, bytes)?;
                 let view = RecordView::decode(&record[..bytes]).expect("it was just verified");
-                each(&view, LogOffset(at))?;
+                let shown = each(Seen::Record(&view, LogOffset(at)))?;
                 scanned.records += 1;
                 scanned.bytes += bytes as u64;
                 scanned.end += bytes as u64;
+                if shown.is_break() {
+                    return Ok(false);
+                }
             }
             Step::Blank => scanned.end = segment.limit,
             Step::Wrong if at >= range.durable => return Ok(false),
@@ -147,8 +171,11 @@ fn scan_segment(
                 let limit = next_valid(log, &mut window, at + 1, end.min(range.durable))?;
                 // Without a valid record up to the end of a segment that is followed by another, all of it is lost.
                 let limit = limit.unwrap_or(if is_last { end.min(range.durable) } else { end });
-                scanned.damages.push(Damage::bad(at, limit, &segment.path));
+                let shown = scanned.damaged(Damage::bad(at, limit, &segment.path), each)?;
                 scanned.end = limit;
+                if shown.is_break() {
+                    return Ok(false);
+                }
             }
         }
     }

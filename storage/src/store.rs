@@ -4,9 +4,10 @@
 //! ROOT/lock                  held by the process that uses the store
 //! ROOT/store.json            format version and number of logs, fixed when the store is made; store.json.bak is its copy
 //! ROOT/abort                 there while the store is in use: a stop in order removes it
+//! ROOT/flush.json            what the probe of the disk measured when the store was made; without it, it is measured again
 //! ROOT/ballast               space for starts, stops and cleaning on a full disk
 //! ROOT/config/*.json         tables of whoever uses the store
-//! ROOT/log-NN/               one log; its segments in commitlog/, or in the same folder under another root
+//! ROOT/log-NN/               one log; its segments in commitlog/, or in the same folder under one of several others
 //! ```
 
 use std::fs;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use base::LogId;
 use runtime::ballast::Ballast;
 use runtime::file::{DirectFile, FileLock};
+use runtime::flush::{FlushKind, FlushProbe};
 use runtime::table_file::{self, Stored};
 use serde::{Deserialize, Serialize};
 
@@ -23,19 +25,30 @@ use crate::disk;
 use crate::error::{IoContext, StorageError};
 use crate::options::LogFolders;
 
-const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 /// A log's number is part of a message's offset on the wire, where it must not become negative.
 const LOGS_MAX: u16 = 1 << 15;
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     pub root: PathBuf,
-    /// Where the segments lie, if not under the root: each log in its own folder there.
-    pub commit_log_root: Option<PathBuf>,
+    /// Where the segments lie, at least one folder; each log stays in the one that it was made in. `ROOT/commitlog` means
+    /// the log's own folder under the root.
+    pub commit_log_roots: Vec<PathBuf>,
     /// How many logs are asked for. `None`: as many as the store has.
     pub logs: Option<u16>,
     /// How many logs a new store gets if none are asked for.
     pub logs_if_new: u16,
+    /// How writes are made durable. `None`: the quicker way on this disk, as measured when the store was made.
+    pub flush_kind: Option<FlushKind>,
+}
+
+/// How the writes of a store are made durable, and why so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushChoice {
+    pub kind: FlushKind,
+    /// `None` when it was asked for, or there was nothing to choose.
+    pub measured: Option<FlushProbe>,
 }
 
 /// Something that works, but not as well as it should.
@@ -47,6 +60,8 @@ pub enum StoreWarning {
     NotStopped,
     /// A file was damaged or missing, and its copy had the same.
     Restored { file: PathBuf },
+    /// A folder for segments that no log was made in.
+    NoLogIn { folder: PathBuf, logs: u16 },
 }
 
 impl std::fmt::Display for StoreWarning {
@@ -61,23 +76,30 @@ impl std::fmt::Display for StoreWarning {
             StoreWarning::Restored { file } => {
                 write!(out, "{} was damaged or missing: it was made anew from its copy", file.display())
             }
+            StoreWarning::NoLogIn { folder, logs } => write!(
+                out,
+                "no log lies in {}: the store has {logs} logs, and each stays in the folder of storePathCommitLog that it \
+                 was made in",
+                folder.display()
+            ),
             StoreWarning::NotStopped => write!(out, "the store was not stopped in order the last time: recovering"),
         }
     }
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoreTable {
-    format_version: u32,
-    logs: u16,
+pub(crate) struct StoreTable {
+    pub(crate) format_version: u32,
+    pub(crate) logs: u16,
 }
 
 /// A store in use by this process.
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
-    commit_log_root: Option<PathBuf>,
-    logs: u16,
+    /// Of each log, the folder of its segments.
+    commit_logs: Vec<PathBuf>,
+    flush: FlushChoice,
     warnings: Vec<StoreWarning>,
     ballast: Ballast,
     _lock: FileLock,
@@ -89,7 +111,7 @@ impl Store {
     /// # Errors
     /// When another process uses it, it has another number of logs or a newer format, or the folder cannot be used.
     pub fn open(options: StoreOptions) -> Result<Store, StorageError> {
-        let StoreOptions { root, commit_log_root, logs, logs_if_new } = options;
+        let StoreOptions { root, commit_log_roots: roots, logs, logs_if_new, flush_kind } = options;
         disk::make_folder(&root)?;
         let lock_path = root.join("lock");
         let lock = FileLock::try_take(&lock_path).context("lock", &lock_path)?;
@@ -97,12 +119,23 @@ impl Store {
         let ballast = Ballast::of(&root);
         ballast.give_back_if_full().context("look for space in", &root)?;
         let mut warnings = Vec::new();
-        let logs = settle_logs(&root, logs, logs_if_new, &mut warnings)?;
-        let segments_root = commit_log_root.as_deref().unwrap_or(&root);
-        disk::make_folder(segments_root)?;
-        if !takes_direct_io(segments_root)? {
-            warnings.push(StoreWarning::NoDirectIo { folder: segments_root.to_owned() });
+        let places = Places { root: &root, roots: &roots };
+        let logs = settle_logs(places, logs, logs_if_new, &mut warnings)?;
+        let commit_logs = (0..logs).map(|log| places.find(LogId(log))).collect::<Result<Vec<_>, _>>()?;
+        for folder in &roots {
+            if !commit_logs.iter().any(|place| place.starts_with(places.probed(folder))) {
+                warnings.push(StoreWarning::NoLogIn { folder: folder.clone(), logs });
+            }
+            let folder = places.probed(folder);
+            disk::make_folder(folder)?;
+            if !takes_direct_io(folder)? {
+                warnings.push(StoreWarning::NoDirectIo { folder: folder.to_owned() });
+            }
         }
+        let flush = match flush_kind {
+            Some(kind) => FlushChoice { kind, measured: None },
+            None => choose_flush(&root, places.probed(&roots[0]))?,
+        };
         let abort = root.join("abort");
         if abort.exists() {
             warnings.push(StoreWarning::NotStopped);
@@ -111,7 +144,7 @@ impl Store {
         }
         disk::make_folder(&root.join("config"))?;
         ballast.keep_if_room().context("reserve space in", &root)?;
-        Ok(Store { root, commit_log_root, logs, warnings, ballast, _lock: lock })
+        Ok(Store { root, commit_logs, flush, warnings, ballast, _lock: lock })
     }
 
     pub fn root(&self) -> &Path {
@@ -119,7 +152,11 @@ impl Store {
     }
 
     pub fn logs(&self) -> u16 {
-        self.logs
+        self.commit_logs.len() as u16
+    }
+
+    pub fn flush(&self) -> FlushChoice {
+        self.flush
     }
 
     pub fn warnings(&self) -> &[StoreWarning] {
@@ -136,13 +173,8 @@ impl Store {
     }
 
     pub fn log_folders(&self, log: LogId) -> LogFolders {
-        assert!(log.0 < self.logs, "log {log} of {}", self.logs);
-        let folder = log_folder(&self.root, log);
-        let commit_log = match &self.commit_log_root {
-            Some(other) => log_folder(other, log),
-            None => folder.join("commitlog"),
-        };
-        LogFolders { log: folder, commit_log }
+        assert!(log.0 < self.logs(), "log {log} of {}", self.logs());
+        LogFolders { log: log_folder(&self.root, log), commit_log: self.commit_logs[usize::from(log.0)].clone() }
     }
 
     /// Notes that all logs were stopped in order. The lock is held until the store is dropped. Blocks.
@@ -151,16 +183,76 @@ impl Store {
     }
 }
 
-fn log_folder(root: &Path, log: LogId) -> PathBuf {
+pub(crate) fn log_folder(root: &Path, log: LogId) -> PathBuf {
     root.join(format!("log-{:02}", log.0))
 }
 
+/// The folders that may hold segments.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) roots: &'a [PathBuf],
+}
+
+impl<'a> Places<'a> {
+    fn place(&self, folder: &Path, log: LogId) -> PathBuf {
+        if folder == self.root.join("commitlog") {
+            log_folder(self.root, log).join("commitlog")
+        } else {
+            log_folder(folder, log)
+        }
+    }
+
+    /// A folder that lies on the same disk as the segments, and above them.
+    fn probed(&self, folder: &'a Path) -> &'a Path {
+        if folder == self.root.join("commitlog") { self.root } else { folder }
+    }
+
+    /// Where a log's segments are, or would be if there is one folder only.
+    ///
+    /// # Errors
+    /// When none of several folders has the log, or two have it.
+    pub(crate) fn find(&self, log: LogId) -> Result<PathBuf, StorageError> {
+        let [first, others @ ..] = self.roots else { panic!("a store has a folder for its segments") };
+        if others.is_empty() {
+            return Ok(self.place(first, log));
+        }
+        if let Some(folder) = self.roots.iter().find(|folder| *folder == self.root) {
+            let what = format!(
+                "of several folders of storePathCommitLog none may be storePathRootDir: write {} instead",
+                folder.join("commitlog").display()
+            );
+            return Err(StorageError::Options { what });
+        }
+        let mut found = self.roots.iter().map(|folder| self.place(folder, log)).filter(|place| place.exists());
+        let Some(place) = found.next() else {
+            let what = "no folder of storePathCommitLog has this log: is its disk mounted? Put it back; an empty folder in \
+                        its place is an empty log";
+            let file = self.new_place(log);
+            return Err(StorageError::Damaged { file, offset: None, what: what.to_owned() });
+        };
+        match found.next() {
+            None => Ok(place),
+            Some(file) => {
+                let what = format!("{} is there as well: move the one away that is another store's", place.display());
+                Err(StorageError::Damaged { file, offset: None, what })
+            }
+        }
+    }
+
+    /// The folders take the logs in turn.
+    fn new_place(&self, log: LogId) -> PathBuf {
+        self.place(&self.roots[usize::from(log.0) % self.roots.len()], log)
+    }
+}
+
 fn settle_logs(
-    root: &Path,
+    places: Places<'_>,
     wanted: Option<u16>,
     if_new: u16,
     warnings: &mut Vec<StoreWarning>,
 ) -> Result<u16, StorageError> {
+    let root = places.root;
     let path = root.join("store.json");
     if let Some(stored) = read_twice_written(&path)? {
         if stored.fell_back {
@@ -201,8 +293,11 @@ fn settle_logs(
     let table = StoreTable { format_version: FORMAT_VERSION, logs };
     let text = serde_json::to_string(&table).expect("two numbers can be written");
     // In front of the table, so that a folder which is missing later was taken away.
-    for log in 0..logs {
-        disk::make_folder(&log_folder(root, LogId(log)))?;
+    for log in (0..logs).map(LogId) {
+        disk::make_folder(&log_folder(root, log))?;
+        if places.roots.len() > 1 && places.find(log).is_err() {
+            disk::make_folder(&places.new_place(log))?;
+        }
     }
     for generation in [1, 2] {
         table_file::write(&path, generation, &text).context("write", &path)?;
@@ -228,6 +323,43 @@ fn read_twice_written(path: &Path) -> Result<Option<Stored>, StorageError> {
     Ok(stored)
 }
 
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull
+}
+
+#[derive(Serialize, Deserialize)]
+struct FlushTable {
+    fdatasync_us: u64,
+    dsync_us: u64,
+}
+
+/// By what was measured when the store was made, or now.
+fn choose_flush(root: &Path, folder: &Path) -> Result<FlushChoice, StorageError> {
+    let path = root.join("flush.json");
+    // What cannot be read is measured again: nothing but speed hangs on it.
+    let stored = table_file::read(&path).ok().flatten();
+    let known = stored.and_then(|stored| serde_json::from_str::<FlushTable>(&stored.text).ok());
+    let measured = match known {
+        Some(FlushTable { fdatasync_us, dsync_us }) => Some(FlushProbe { fdatasync_us, dsync_us }),
+        None => match FlushProbe::run(folder) {
+            Ok(Some(probe)) => {
+                let table = FlushTable { fdatasync_us: probe.fdatasync_us, dsync_us: probe.dsync_us };
+                let text = serde_json::to_string(&table).expect("two numbers can be written");
+                match table_file::write(&path, 1, &text) {
+                    Err(error) if !is_full(&error) => return Err(StorageError::io("write", &path, error)),
+                    _ => Some(probe),
+                }
+            }
+            Ok(None) => None,
+            // Without room it is measured by a later start.
+            Err(error) if is_full(&error) => None,
+            Err(error) => return Err(StorageError::io("measure flushes in", folder, error)),
+        },
+    };
+    let kind = measured.map_or(FlushKind::Fdatasync, |probe| probe.choice());
+    Ok(FlushChoice { kind, measured })
+}
+
 /// Tries direct I/O with a file of one block.
 fn takes_direct_io(folder: &Path) -> Result<bool, StorageError> {
     let path = folder.join("direct-io-probe");
@@ -244,7 +376,43 @@ mod tests {
     use runtime::file::TempFolder;
 
     fn options(root: &Path, logs: Option<u16>) -> StoreOptions {
-        StoreOptions { root: root.to_owned(), commit_log_root: None, logs, logs_if_new: 2 }
+        StoreOptions {
+            root: root.to_owned(),
+            commit_log_roots: vec![root.join("commitlog")],
+            logs,
+            logs_if_new: 2,
+            flush_kind: None,
+        }
+    }
+
+    #[test]
+    fn logs_are_spread_over_several_folders_and_found_in_any_order() {
+        let folder = TempFolder::new("store");
+        let root = folder.path().join("s");
+        let [a, b, c] = ["a", "b", "c"].map(|name| folder.path().join(name));
+        let open = |roots: &[&PathBuf]| {
+            let commit_log_roots = roots.iter().map(|root| (*root).clone()).collect();
+            Store::open(StoreOptions { commit_log_roots, ..options(&root, None) })
+        };
+        let below = root.join("commitlog");
+        let store =
+            Store::open(StoreOptions { commit_log_roots: vec![a.clone(), below.clone()], ..options(&root, Some(3)) })
+                .expect("made");
+        let expected = [a.join("log-00"), root.join("log-01/commitlog"), a.join("log-02")];
+        let places = |store: &Store| [0, 1, 2].map(|log| store.log_folders(LogId(log)).commit_log);
+        assert_eq!(places(&store), expected);
+        drop(store);
+        let store = open(&[&below, &c, &a]).expect("in another order, and with one more");
+        assert_eq!(places(&store), expected);
+        assert!(store.warnings().contains(&StoreWarning::NoLogIn { folder: c, logs: 3 }));
+        drop(store);
+        let error = open(&[&below, &b]).expect_err("a is left out").to_string();
+        assert!(error.contains("log-00/commitlog is damaged: no folder of storePathCommitLog has this log"), "{error}");
+        fs::create_dir_all(b.join("log-02")).expect("another store's");
+        let error = open(&[&below, &b, &a]).expect_err("twice").to_string();
+        assert!(error.contains("a/log-02 is damaged: ") && error.contains("b/log-02 is there as well"), "{error}");
+        let error = open(&[&root, &a]).expect_err("the root").to_string();
+        assert!(error.contains("none may be storePathRootDir: write"), "{error}");
     }
 
     #[test]
@@ -299,6 +467,25 @@ mod tests {
         fs::remove_file(&path).and_then(|()| fs::remove_file(&copy)).expect("removed");
         let error = Store::open(options(&root, None)).expect_err("no number of logs").to_string();
         assert!(error.contains("logs are there: restore one"), "{error}");
+    }
+
+    #[test]
+    fn the_kind_of_flush_is_measured_once_unless_one_is_asked_for() {
+        let folder = TempFolder::new("store");
+        let root = folder.path().join("s");
+        let first = Store::open(options(&root, None)).expect("made").flush();
+        assert_eq!(first.kind, first.measured.map_or(FlushKind::Fdatasync, |probe| probe.choice()));
+        assert_eq!(Store::open(options(&root, None)).expect("opened").flush(), first, "it is kept");
+        for kind in [FlushKind::Fdatasync, FlushKind::Dsync] {
+            let asked = StoreOptions { flush_kind: Some(kind), ..options(&root, None) };
+            let flush = Store::open(asked).expect("opened").flush();
+            assert_eq!(flush, FlushChoice { kind, measured: None });
+        }
+        if first.measured.is_some() {
+            let quick = r#"{"fdatasync_us":1000,"dsync_us":10}"#;
+            table_file::write(&root.join("flush.json"), 2, quick).expect("written");
+            assert_eq!(Store::open(options(&root, None)).expect("opened").flush().kind, FlushKind::Dsync);
+        }
     }
 
     #[test]

@@ -107,6 +107,11 @@ impl Connection {
         self.stream.shutdown(Shutdown::Write)
     }
 
+    /// How long an answer may take from now on.
+    pub fn set_patience(&self, wait: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(wait))
+    }
+
     pub fn set_write_timeout(&self, wait: Duration) -> io::Result<()> {
         self.stream.set_write_timeout(Some(wait))
     }

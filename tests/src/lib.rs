@@ -14,6 +14,7 @@ pub mod folder;
 pub mod frame;
 pub mod kill9;
 pub mod limits;
+pub mod mounted;
 pub mod official;
 pub mod pop;
 pub mod ports;

@@ -162,9 +162,11 @@ pub struct Dev {
 }
 
 impl Dev {
-    /// Two cores, four logs, small segments: what passes here crosses cores, logs and file ends.
+    /// Two cores, four logs, small segments: what passes here crosses cores, logs and file ends. Messages stay, also when
+    /// the machine's disk is nearly full.
     pub fn new(stem: &str) -> Dev {
-        let properties = ["mapedFileSizeCommitLog=4194304", "waitTimeMillsInSendQueue=5000"];
+        let properties =
+            ["mapedFileSizeCommitLog=4194304", "waitTimeMillsInSendQueue=5000", "cleanFileForciblyEnable=false"];
         Dev {
             namesrv: free_address(),
             broker: free_address(),

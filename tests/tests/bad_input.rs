@@ -207,7 +207,7 @@ fn a_field_that_is_no_number_is_refused_and_the_connection_lives() {
 }
 
 #[test]
-fn an_illegal_topic_name_leaves_no_trace() {
+fn f1_an_illegal_topic_name_leaves_no_trace() {
     let target = Target::start("names");
     let too_long = "x".repeat(128);
     let names = [
@@ -250,7 +250,7 @@ fn an_illegal_topic_name_leaves_no_trace() {
     assert_eq!(answer.code, CODE_OK, "127 characters are legal: {answer:?}");
     let (Some(before), Some(store)) = (before, target.store.as_deref()) else {
         return left_out(
-            "an_illegal_topic_name_leaves_no_trace",
+            "f1_an_illegal_topic_name_leaves_no_trace",
             "the store of the given servers is not known: its files were not looked at",
         );
     };
@@ -265,6 +265,7 @@ fn an_illegal_topic_name_leaves_no_trace() {
     assert!(!listing(outside).iter().any(|path| path.contains("ringmq-escaped")), "a name left the store");
 }
 
+/// A14 and F4 in the list of public faults.
 #[test]
 fn bodies_and_properties_have_exact_limits() {
     // Segments that hold the largest body: with smaller ones the limit is lower.
@@ -295,6 +296,7 @@ fn bodies_and_properties_have_exact_limits() {
     assert!(records[1].body == patterned_body(BODY_BYTES_MAX), "the largest body came back different");
 }
 
+/// A4 in the list of public faults.
 #[test]
 fn an_illegal_message_harms_only_itself() {
     let target = Target::start("mixed");

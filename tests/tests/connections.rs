@@ -141,6 +141,7 @@ fn a_slow_reader_is_alone_with_its_slowness() {
     }
 }
 
+/// A6 in the list of public faults.
 #[test]
 fn a_hundred_thousand_tiny_messages_arrive() {
     const SENDERS: u32 = 32;

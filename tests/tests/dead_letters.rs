@@ -71,7 +71,10 @@ fn letters_are_found_by_id_key_and_time_and_exported_whole() {
     let expected: Vec<_> = dead.iter().map(|record| record.property("UNIQ_KEY").expect("an id")).collect();
     assert_eq!(ids, expected);
     assert!(listed.iter().all(|line| field(line, "originTopic") == scene.queue.topic));
-    assert_eq!(lines(&dlq(target, &["list", "-g", group, "-c", "2"]), EXIT_OK).len(), 2);
+    let cut = lines(&dlq(target, &["list", "-g", group, "-c", "2"]), EXIT_OK);
+    assert_eq!((cut.len(), &cut[2]["shown"], &cut[2]["more"]), (3, &Value::from(2), &Value::from(true)));
+    assert!(field(&cut[2], "fix").contains(&format!("-b {}", dead[2].store_ms)), "{cut:?}");
+    assert_eq!(lines(&dlq(target, &["list", "-g", group, "-c", "3"]), EXIT_OK).len(), 3, "nothing is left out");
     let keyed = lines(&dlq(target, &["list", "-g", group, "-k", "a"]), EXIT_OK);
     assert_eq!(keyed.iter().map(|line| field(line, "msgId")).collect::<Vec<_>>(), [ids[0], ids[2]]);
     let (from, to) = (dead[1].store_ms.to_string(), dead[1].store_ms.to_string());
@@ -92,6 +95,49 @@ fn letters_are_found_by_id_key_and_time_and_exported_whole() {
     let nobody = dlq(target, &["list", "-g", "dlq-nobody"]);
     assert_eq!(nobody.code, Some(EXIT_FAILURE));
     assert!(nobody.stderr.contains("has no dead letters") && nobody.stderr.contains("fix:"), "{}", nobody.stderr);
+}
+
+/// Runs an admin command. Gives what it printed without `--json`, a line each, and its objects with it.
+fn listed(target: &Target, arguments: &[&str]) -> (Vec<String>, Vec<Value>) {
+    let mut all = vec!["admin"];
+    all.extend(arguments);
+    all.extend(["-n", &target.namesrv]);
+    let text = program::run(&all, WITHIN);
+    assert_eq!(text.code, Some(EXIT_OK), "{}", text.text());
+    all.push("--json");
+    (text.stdout.lines().map(str::to_owned).collect(), lines(&program::run(&all, WITHIN), EXIT_OK))
+}
+
+#[test]
+fn a_list_that_leaves_something_out_says_so_and_how_to_get_it() {
+    let target = Target::start("cut-lists");
+    let mut connection = target.connect();
+    let queue = target.queue("cut");
+    // As many as a list shows unasked, and as many as a broker gives of a key.
+    let (consumed, of_key) = (128, 64);
+    for number in 0..consumed {
+        let properties = if number < of_key - 1 { "KEYS\u{1}a\u{2}" } else { "" };
+        connection.call_ok(&request::send(&queue, format!("m{number}"), properties)).expect("stored");
+    }
+    read_queue_of(&mut connection, &queue, consumed);
+    let by_key = ["queryMsgByKey", "-t", &queue.topic, "-k", "a"];
+    let whole = ["consumeMessage", "-t", &queue.topic];
+    let (text, objects) = listed(&target, &whole);
+    assert_eq!((text.len(), objects.len()), (consumed, consumed), "nothing is left out");
+    let (text, objects) = listed(&target, &by_key);
+    assert_eq!((text.len(), objects.len()), (of_key, of_key - 1), "a heading, and nothing is left out");
+    connection.call_ok(&request::send(&queue, "last", "KEYS\u{1}a\u{2}")).expect("stored");
+    read_queue_of(&mut connection, &queue, consumed + 1);
+    for (arguments, shown, told, more) in [
+        (&whole[..], consumed, "there are more", Value::from(true)),
+        (&by_key[..], of_key, "there may be more", Value::from("perhaps")),
+    ] {
+        let (text, objects) = listed(&target, arguments);
+        let last = text.last().expect("a line");
+        assert!(last.starts_with(&format!("# {shown} shown, {told}: ")), "{last}");
+        assert_eq!((objects.len(), &objects[shown]["shown"]), (shown + 1, &Value::from(shown)));
+        assert_eq!(objects[shown]["more"], more);
+    }
 }
 
 #[test]

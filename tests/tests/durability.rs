@@ -1,4 +1,5 @@
-//! A broker killed under load loses nothing that it acknowledged or showed. `cargo xtask kill9 --rounds 50` does more of it.
+//! A broker killed under load loses nothing that it acknowledged or showed, with what tears leave behind the end of its logs
+//! (A5 in the list of public faults). `cargo xtask kill9 --rounds 50` does more of it.
 
 use harness::kill9::{Flush, Settings, run};
 use harness::target::TARGET_VARIABLE;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use harness::connection::Connection;
 use harness::frame::Frame;
+use harness::pop::QUERY_ASSIGNMENT;
 use harness::process::Dev;
 use harness::request::{
     self, CODE_INVALID_PARAMETER, CODE_NOT_FOUND, CODE_OK, CONSUMER_LIST, MAX_OFFSET, MEMBERS_CHANGED, Pulled, Queue,
@@ -55,6 +56,51 @@ fn body_text(answer: &Frame) -> String {
 }
 
 #[test]
+fn b2_an_ordered_consumer_goes_on_where_it_committed() {
+    const EACH: u32 = 40;
+    if is_given("b2") {
+        return;
+    }
+    let dev = Dev::new("b2");
+    let (topic, group) = (unique_name("b2"), unique_name("b2"));
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    connection.call_ok(&create_topic(&topic, 4)).expect("made");
+    send_all(&mut connection, &topic, 4, 4 * EACH);
+    let queues: Vec<Queue> = (0..4).map(|id| Queue::new(&topic, id)).collect();
+    let locked = |connection: &mut Connection| {
+        connection.call_ok(&heartbeat("ordered", &group)).expect("taken");
+        let queues: Vec<_> =
+            (0..4).map(|id| serde_json::json!({"topic": topic, "brokerName": "b", "queueId": id})).collect();
+        let body = serde_json::json!({"consumerGroup": group, "clientId": "ordered", "mqSet": queues});
+        let answer = connection.call_ok(&Frame::request(request::LOCK_QUEUES).body(body.to_string())).expect("locked");
+        body_text(&answer).matches("queueId").count()
+    };
+    let mut bodies: Vec<Vec<String>> = vec![Vec::new(); 4];
+    for round in 1..=4 {
+        assert_eq!(locked(&mut connection), 4, "nobody else holds them");
+        for (queue, bodies) in queues.iter().zip(&mut bodies) {
+            let begins = connection.call(&consumer_offset(&group, queue)).expect("answered");
+            let mut next = if round == 1 { 0 } else { begins.number("offset").expect("it is known") };
+            while next < i64::from(round * EACH / 4) {
+                let request = pull(&group, queue, next, 1);
+                let pulled = Pulled::of(&connection.call(&request).expect("answered")).expect("a pull");
+                bodies.push(String::from_utf8(pulled.records[0].body.clone()).expect("text"));
+                next = pulled.next_offset;
+                connection.call_ok(&commit_offset(&group, queue, next.unsigned_abs())).expect("taken");
+            }
+        }
+        assert_eq!(process.stop(), Some(0));
+        process = dev.start();
+        connection = Connection::open(&dev.broker).expect("it listens");
+    }
+    for (id, bodies) in (0..).zip(&bodies) {
+        let expected: Vec<String> = (0..EACH).map(|number| (number * 4 + id).to_string()).collect();
+        assert_eq!(*bodies, expected, "queue {id}: each once, in order");
+    }
+}
+
+#[test]
 fn b3_a_committed_offset_is_never_denied_while_the_broker_starts() {
     if is_given("b3") {
         return;
@@ -81,7 +127,7 @@ fn b3_a_committed_offset_is_never_denied_while_the_broker_starts() {
                 }
             }
         });
-        for _ in 0..2 {
+        for _ in 0..20 {
             assert_eq!(process.stop(), Some(0));
             process = dev.start();
         }
@@ -196,6 +242,35 @@ fn b9_more_queues_are_in_the_route_at_once() {
         let queues = &route["queueDatas"][0];
         let counts = (queues["readQueueNums"].as_u64(), queues["writeQueueNums"].as_u64());
         assert_eq!(counts, (Some(u64::from(count)), Some(u64::from(count))), "{route}");
+    }
+}
+
+#[test]
+fn b9_members_divide_more_queues_without_a_gap() {
+    let target = Target::start("b9-members");
+    let (topic, group) = (target.topic("b9", 4), unique_name("b9"));
+    let mut members: Vec<Connection> = (0..3).map(|_| target.connect()).collect();
+    for (number, member) in members.iter_mut().enumerate() {
+        let request = heartbeat_of(&format!("m{number}"), &group, "CLUSTERING", &[(&topic, "*", 1)]);
+        member.call_ok(&request).expect("taken");
+    }
+    for count in [4, 8, 5] {
+        members[0].call_ok(&create_topic(&topic, count)).expect("changed");
+        let mut owned = Vec::new();
+        for (number, member) in members.iter_mut().enumerate() {
+            let asked = serde_json::json!({"topic": topic, "consumerGroup": group, "clientId": format!("m{number}"),
+                "strategyName": "AVG", "messageModel": "CLUSTERING"});
+            let request = Frame::request(QUERY_ASSIGNMENT).body(asked.to_string());
+            let answer = member.call_ok(&request).expect("answered");
+            let answer: Value = serde_json::from_slice(&answer.body).expect("JSON");
+            let queues = answer["messageQueueAssignments"].as_array().expect("a list").iter();
+            let queues: Vec<u64> =
+                queues.filter_map(|assignment| assignment["messageQueue"]["queueId"].as_u64()).collect();
+            assert!(!queues.is_empty(), "member {number} of {count} queues has none");
+            owned.extend(queues);
+        }
+        owned.sort_unstable();
+        assert_eq!(owned, (0..u64::from(count)).collect::<Vec<_>>(), "each queue has one owner");
     }
 }
 

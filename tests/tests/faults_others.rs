@@ -1,7 +1,6 @@
-//! Public faults of such brokers about transactions, POP, names, formats, filters and settings, replayed: each test is named
-//! after its entry in the list of them.
+//! Public faults of such brokers about names, formats, filters and settings, replayed: each test is named after its entry in
+//! the list of them.
 
-use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,13 +10,13 @@ use harness::now_ms;
 use harness::pop::{Popped, pop};
 use harness::process::Dev;
 use harness::program;
-use harness::record::decode_all;
+use harness::record::{Record, decode_all};
 use harness::request::{
     self, CODE_INVALID_PARAMETER, CODE_MESSAGE_ILLEGAL, CODE_OK, CODE_SYSTEM_ERROR, CODE_TOPIC_NOT_EXIST, HEARTBEAT,
     MAX_OFFSET, Pulled, Queue, await_count, create_topic, heartbeat, pull, read_queue_of, route, send, send_back,
 };
 use harness::target::{TARGET_VARIABLE, Target};
-use harness::transaction::{CHECK_TRANSACTION, COMMIT, Half, ROLLBACK, half};
+use harness::transaction::{COMMIT, Half, half};
 use harness::{left_out, unique_name};
 use serde_json::Value;
 
@@ -30,107 +29,6 @@ const CHECK_CLIENT_CONFIG: i32 = 46;
 const TOPIC_STATS: i32 = 202;
 const DELETE_TOPIC: i32 = 215;
 const TOPIC_CONFIG: i32 = 351;
-
-#[test]
-fn d1_d2_only_what_is_pending_is_asked_about_also_after_a_restart() {
-    let name = "d1_d2_only_what_is_pending_is_asked_about_also_after_a_restart";
-    if std::env::var_os(TARGET_VARIABLE).is_some() {
-        return left_out(name, "it needs a process of its own");
-    }
-    let dev = Dev::new("d1")
-        .property("transactionTimeOut=500")
-        .property("transactionCheckInterval=500")
-        .property("transactionCheckMax=1000");
-    let topic = unique_name("d1");
-    let mut process = dev.start();
-    let mut connection = Connection::open(&dev.broker).expect("it listens");
-    connection.call_ok(&create_topic(&topic, 4)).expect("made");
-    let mut unknown = BTreeSet::new();
-    for number in 0..60u32 {
-        let request = half(&Queue::new(&topic, number % 4), &number.to_string(), "");
-        let sent = Half::of(&connection.call(&request).expect("answered")).expect("stored");
-        match number % 3 {
-            0 => drop(connection.call_ok(&sent.end(COMMIT)).expect("taken")),
-            1 => drop(connection.call_ok(&sent.end(ROLLBACK)).expect("taken")),
-            _ => drop(unknown.insert(number.to_string())),
-        }
-    }
-    for round in 0..2 {
-        connection.call_ok(&heartbeat("producer", "d1")).expect("taken");
-        let mut asked = BTreeSet::new();
-        let mut until = Instant::now() + Duration::from_secs(15);
-        while Instant::now() < until {
-            if let Reaction::Answered(frame) = connection.reaction(Duration::from_millis(100)).expect("readable")
-                && frame.code == CHECK_TRANSACTION
-            {
-                let records = decode_all(&frame.body).expect("a record");
-                let all_were_asked = asked.is_superset(&unknown);
-                asked.insert(String::from_utf8(records[0].body.clone()).expect("text"));
-                if !all_were_asked && asked.is_superset(&unknown) {
-                    // Two rounds more show that no others are asked about.
-                    until = Instant::now() + Duration::from_millis(1_200);
-                }
-            }
-        }
-        assert_eq!(asked, unknown, "round {round}");
-        if round == 0 {
-            assert_eq!(process.stop(), Some(0));
-            process = dev.start();
-            connection = Connection::open(&dev.broker).expect("it listens");
-        }
-    }
-}
-
-#[test]
-fn d6_the_brokers_own_topics_take_no_sends() {
-    let target = Target::start("d6");
-    let mut connection = target.connect();
-    for topic in [
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "SCHEDULE_TOPIC_XXXX",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    ] {
-        for request in [send(&Queue::new(topic, 0), "x", ""), request::send_v1(&Queue::new(topic, 0), "x")] {
-            assert_eq!(connection.call(&request).expect("answered").code, CODE_NO_PERMISSION, "{topic}");
-        }
-    }
-}
-
-#[test]
-fn e3_what_was_acknowledged_behind_a_filters_holes_never_returns() {
-    let target = Target::start("e3");
-    if target.is_given() {
-        return left_out("e3", "Apache 5.4.0 did not bring back within 40 s what was left alone for 1.5 s");
-    }
-    let mut connection = target.connect();
-    let (topic, group) = (target.topic("e3", 1), target.group(&mut connection, "e3"));
-    for number in 0..60 {
-        let tag = if number % 7 == 0 { "wanted" } else { "other" };
-        let request = send(&Queue::new(&topic, 0), number.to_string(), &format!("TAGS\u{1}{tag}\u{2}"));
-        connection.call_ok(&request).expect("stored");
-    }
-    assert!(await_count(&mut connection, &Queue::new(&topic, 0), 60));
-    let request = pop(&group, &topic, 1_500, 200).field("exp", "wanted").field("maxMsgNums", 2);
-    let (mut acknowledged, mut given) = (BTreeSet::new(), BTreeSet::new());
-    let until = Instant::now() + Duration::from_secs(20);
-    while acknowledged.len() < 9 {
-        assert!(Instant::now() < until, "{acknowledged:?} of {given:?}");
-        for message in Popped::all_of(&connection.call(&request).expect("answered")).expect("a pop") {
-            assert!(!acknowledged.contains(&message.body()), "{} returns", message.body());
-            // Every second one is left alone the first time, and comes again.
-            if given.insert(message.body()) && given.len() % 2 == 0 {
-                continue;
-            }
-            connection.call_ok(&message.ack(&group)).expect("acknowledged");
-            acknowledged.insert(message.body());
-        }
-    }
-    thread::sleep(Duration::from_millis(1_600));
-    let more = Popped::all_of(&connection.call(&request).expect("answered")).expect("a pop");
-    assert!(more.is_empty(), "{:?}", more.iter().map(Popped::body).collect::<Vec<_>>());
-}
 
 #[test]
 fn f2_keys_that_name_paths_cannot_be_changed_over_the_wire() {
@@ -182,6 +80,39 @@ fn f3_the_longest_names_go_all_the_way_to_the_dead_letters() {
     let again = popped(&mut connection);
     assert_eq!(again.len(), 1, "the retry topic of POP has a name of 254 characters");
     connection.call_ok(&again[0].ack(&group)).expect("acknowledged");
+}
+
+#[test]
+fn f4_properties_may_take_32767_bytes_and_not_one_more() {
+    const LIMIT: usize = 32_767;
+    let target = Target::start("f4");
+    let mut connection = target.connect();
+    let queue = target.queue("f4");
+    let id = "UNIQ_KEY\u{1}7F0000010001AAAAAAAA000000000001\u{2}";
+    let of_bytes = |bytes: usize, filler: &str| {
+        let rest = bytes - id.len() - "v\u{1}\u{2}".len();
+        format!("{id}v\u{1}{}{}\u{2}", filler.repeat(rest / filler.len()), "x".repeat(rest % filler.len()))
+    };
+    // What readers see: behind the last entry the record may have a checksum.
+    let seen_bytes = |record: &Record| {
+        let entries = record.properties.split('\u{2}').filter(|entry| entry.contains('\u{1}'));
+        entries.map(|entry| entry.len() + 1).sum::<usize>()
+    };
+    connection.call_ok(&send(&queue, "x", &of_bytes(100, "x"))).expect("stored");
+    let stored = read_queue_of(&mut connection, &queue, 1).remove(0);
+    // Its own entries the broker adds to every message.
+    let added = seen_bytes(&stored) - 100;
+    for filler in ["x", "語"] {
+        for (bytes, code) in [(LIMIT - added, CODE_OK), (LIMIT - added + 1, CODE_MESSAGE_ILLEGAL)] {
+            let answer = connection.call(&send(&queue, "x", &of_bytes(bytes, filler))).expect("it lives");
+            assert_eq!(answer.code, code, "{bytes} bytes and {added} of {filler}: {}", answer.remark);
+            if code != CODE_OK && !target.is_given() {
+                assert!(answer.remark.contains("32768") && answer.remark.contains("32767"), "{}", answer.remark);
+            }
+        }
+    }
+    let lengths: Vec<usize> = read_queue_of(&mut connection, &queue, 3).iter().map(seen_bytes).collect();
+    assert_eq!(lengths, [100 + added, LIMIT, LIMIT]);
 }
 
 #[test]
@@ -344,7 +275,9 @@ fn f11_permissions_of_a_topic_and_of_the_broker_act() {
 fn message_types_of_topics_are_told_and_not_enforced_on_this_path() {
     let target = Target::start("message-type");
     let mut connection = target.connect();
-    for (kind, code) in [("NORMAL", CODE_OK), ("FIFO", CODE_OK), ("DELAY", CODE_OK), ("TRANSACTION", CODE_OK)] {
+    for (kind, code) in
+        [("NORMAL", CODE_OK), ("FIFO", CODE_OK), ("DELAY", CODE_OK), ("TRANSACTION", CODE_OK), ("PRIORITY", CODE_OK)]
+    {
         let queue = Queue::new(&unique_name("message-type"), 0);
         let make = create_topic(&queue.topic, 1).field("attributes", format!("+message.type={kind}"));
         assert_eq!(connection.call(&make).expect("answered").code, code, "{kind}");

@@ -1,21 +1,24 @@
-//! A disk that is full: sends are refused with the cause, reads go on, and sends resume by themselves.
+//! A disk that is full: sends are refused with the cause, reads go on, and sends resume by themselves (A10 in the list of
+//! public faults), or the oldest messages go.
 //!
 //! Each test has a file system of its own, in an image that is mounted by a loop device; without the permission to mount it
 //! is left out.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::connection::Connection;
 use harness::frame::Frame;
+use harness::mounted::{Mounted, take_all_but};
 use harness::process::Dev;
-use harness::request::{CODE_BUSY, CODE_OK, Pulled, Queue, Stored, create_topic, pull, read_queue, send};
+use harness::request::{
+    CODE_BUSY, CODE_OK, CODE_PULL_OFFSET_MOVED, MIN_OFFSET, Pulled, Queue, Stored, create_topic, offset_of, pull,
+    read_queue, send,
+};
 use harness::target::TARGET_VARIABLE;
 use harness::{left_out, patterned_body, unique_name};
 
@@ -29,61 +32,8 @@ const IN_FLIGHT: usize = 32;
 /// So soon sends must be taken again when there is space.
 const RESUMED_WITHIN: Duration = Duration::from_secs(10);
 const REFUSED_WITHIN: Duration = Duration::from_secs(240);
-
-/// A mounted file system.
-struct Mounted {
-    at: PathBuf,
-}
-
-impl Mounted {
-    /// # Errors
-    /// What is missing to mount one.
-    fn new(image: &Path, at: &Path) -> Result<Mounted, String> {
-        fs::create_dir_all(at).map_err(|error| error.to_string())?;
-        File::create(image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(|error| error.to_string())?;
-        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(image))?;
-        run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(at))?;
-        Ok(Mounted { at: at.to_owned() })
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // A process that was just killed lets go of its files a moment later.
-        for _ in 0..50 {
-            if run(Command::new("umount").arg(&self.at)).is_ok() {
-                return;
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        eprintln!("{} stays mounted", self.at.display());
-    }
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => Err(format!("{command:?}: {error}")),
-    }
-}
-
-/// Writes a file of as many bytes as there is space for, but for so many that are left.
-fn take_all_but(left_bytes: u64, path: &Path) {
-    let spare = path.with_extension("spare");
-    if left_bytes > 0 {
-        run(Command::new("fallocate").args(["-l", &left_bytes.to_string()]).arg(&spare)).expect("space is reserved");
-    }
-    let mut file = File::create(path).expect("a file can be made");
-    for piece_bytes in [1 << 20, 4096, 1] {
-        let piece = vec![7; piece_bytes];
-        while file.write_all(&piece).is_ok() {}
-    }
-    let _ = file.sync_all();
-    if left_bytes > 0 {
-        fs::remove_file(spare).expect("given back");
-    }
-}
+/// So soon each send is answered, also the last ones that a disk has room for.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 fn connect(dev: &Dev) -> Connection {
     Connection::open(&dev.broker).expect("the broker takes connections")
@@ -101,15 +51,10 @@ fn send_until_refused(dev: &Dev, topic: &str, numbers: &mut std::ops::RangeFrom<
             .iter()
             .map(|number| connection.send(&send(&Queue::new(topic, number % QUEUES), body(*number), "")).expect("sent"))
             .collect();
-        let mut refusal = None;
+        let (mut refusal, sent) = (None, Instant::now());
         for _ in &batch {
-            // What was accepted just before the disk was full is answered when there is room again.
-            let answer = match connection.receive() {
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    return (acknowledged, send_one(dev, topic, numbers.next().expect("numbers do not end")));
-                }
-                answer => answer.expect("answered"),
-            };
+            let answer = connection.receive().expect("answered");
+            assert!(sent.elapsed() < ANSWERED_WITHIN, "answered after {:?}: {}", sent.elapsed(), answer.remark);
             let at = opaques.iter().position(|opaque| *opaque == answer.opaque).expect("of this batch");
             match answer.code {
                 CODE_OK => acknowledged.push(batch[at]),
@@ -124,7 +69,8 @@ fn send_until_refused(dev: &Dev, topic: &str, numbers: &mut std::ops::RangeFrom<
 }
 
 fn body(number: u32) -> Vec<u8> {
-    [&number.to_be_bytes()[..], &patterned_body(BODY_BYTES)].concat()
+    static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| patterned_body(BODY_BYTES));
+    [&number.to_be_bytes()[..], &PATTERN].concat()
 }
 
 /// All that can be read, by the numbers in the bodies.
@@ -195,11 +141,11 @@ fn fill_free_and_resume(case: &Case) {
         .property(&format!("mapedFileSizeCommitLog={}", case.segment_bytes))
         .property("cleanFileForciblyEnable=false");
     dev.logs = 2;
-    let mounted = match Mounted::new(&dev.folder().join("image"), &dev.store()) {
+    let mounted = match Mounted::new(&dev.folder().join("image"), &dev.store(), IMAGE_BYTES) {
         Ok(mounted) => mounted,
         Err(reason) => return left_out(case.test, &format!("no file system can be mounted: {reason}")),
     };
-    let foreign = mounted.at.join("foreign");
+    let foreign = mounted.at().join("foreign");
     take_all_but(LEFT_BYTES, &foreign);
     let mut running = dev.start();
     let topic = unique_name("full");
@@ -213,7 +159,7 @@ fn fill_free_and_resume(case: &Case) {
         assert_eq!(refusal.code, CODE_NO_SERVICE, "{}", refusal.remark);
         await_cause(&dev, &topic, case.says, refusal, &mut numbers);
         // Others take the rest, to the last byte.
-        take_all_but(0, &mounted.at.join("rest"));
+        take_all_but(0, &mounted.at().join("rest"));
         let (more, refusal) = send_until_refused(&dev, &topic, &mut numbers);
         assert_eq!(refusal.code, CODE_NO_SERVICE, "{}", refusal.remark);
         ends.store(true, Ordering::Relaxed);
@@ -226,7 +172,7 @@ fn fill_free_and_resume(case: &Case) {
     let mut running = dev.start();
     check_all(&dev, &topic, &acknowledged);
     let freed = Instant::now();
-    fs::remove_file(mounted.at.join("rest")).expect("removed");
+    fs::remove_file(mounted.at().join("rest")).expect("removed");
     fs::remove_file(&foreign).expect("removed");
     let number = numbers.next().expect("numbers do not end");
     loop {
@@ -267,4 +213,58 @@ fn a_disk_without_room_for_a_segment_refuses_sends_until_it_has_it() {
         segment_bytes: 32 << 20,
         says: "a segment of 33554432 bytes is needed",
     });
+}
+
+#[test]
+fn a_disk_that_fills_loses_its_oldest_messages_and_sends_go_on() {
+    const TEST: &str = "a_disk_that_fills_loses_its_oldest_messages_and_sends_go_on";
+    const DISK_BYTES: u64 = 112 << 20;
+    // Twice what the disk holds, as many in each queue.
+    const MESSAGES: u32 = (2 * DISK_BYTES / BODY_BYTES as u64) as u32 / QUEUES * QUEUES;
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(TEST, "the store must lie on a disk of this test's own");
+    }
+    let mut dev = Dev::new("forced").property("cleanFileForciblyEnable=true").property("deleteFileBatchMax=2");
+    dev = dev.property("deleteCommitLogFilesInterval=1");
+    (dev.cores, dev.logs) = (1, 2);
+    let mounted = match Mounted::new(&dev.folder().join("image"), &dev.store(), DISK_BYTES) {
+        Ok(mounted) => mounted,
+        Err(reason) => return left_out(TEST, &format!("no file system can be mounted: {reason}")),
+    };
+    let running = dev.start();
+    let topic = unique_name("forced");
+    let mut connection = connect(&dev);
+    connection.call_ok(&create_topic(&topic, QUEUES)).expect("made");
+    let (mut fullest, mut refused) = (0, 0);
+    for number in 0..MESSAGES {
+        let until = Instant::now() + RESUMED_WITHIN;
+        loop {
+            let answer =
+                connection.call(&send(&Queue::new(&topic, number % QUEUES), body(number), "")).expect("answered");
+            if answer.code == CODE_OK {
+                break;
+            }
+            // A sender may outrun the cleaning for a moment.
+            refused += 1;
+            assert!(Instant::now() < until, "{}", answer.remark);
+            thread::sleep(Duration::from_millis(50));
+        }
+        if number % 100 == 0 {
+            fullest = fullest.max(mounted.used_percent());
+        }
+    }
+    assert!((80..=97).contains(&fullest), "{fullest}% at the fullest");
+    assert!(running.log().contains("is gone: the disk fills"), "{}", running.log());
+    for id in 0..QUEUES {
+        let queue = Queue::new(&topic, id);
+        let min = offset_of(&mut connection, MIN_OFFSET, &queue).expect("known");
+        assert!(min > 0, "nothing of queue {id} is gone");
+        let moved = Pulled::of(&connection.call(&pull("late", &queue, 0, 1)).expect("answered")).expect("a pull");
+        assert_eq!((moved.code, moved.next_offset), (CODE_PULL_OFFSET_MOVED, min));
+        let rest = read_queue(&mut connection, &queue, min).expect("the rest is read");
+        let numbers: Vec<u32> = rest.iter().map(|record| record.queue_offset as u32 * QUEUES + id).collect();
+        assert!(rest.iter().zip(&numbers).all(|(record, number)| record.body == body(*number)), "queue {id}");
+        assert_eq!(numbers.last(), Some(&(MESSAGES - QUEUES + id)), "the newest are there");
+    }
+    eprintln!("{TEST}: {fullest}% at the fullest, {refused} sends were refused and sent again");
 }

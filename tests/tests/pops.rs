@@ -12,7 +12,8 @@ use harness::pop::{
 use harness::process::Dev;
 use harness::record::decode_all;
 use harness::request::{
-    CODE_INVALID_PARAMETER, CODE_PULL_NOT_FOUND, Queue, await_count, create_topic, heartbeat, send,
+    CODE_INVALID_PARAMETER, CODE_OK, CODE_PULL_NOT_FOUND, CODE_SYSTEM_ERROR, Queue, UPDATE_GROUP, await_count,
+    create_topic, heartbeat, send,
 };
 use harness::target::{TARGET_VARIABLE, Target};
 use harness::{left_out, unique_name};
@@ -231,8 +232,8 @@ fn request_modes_are_kept_and_queues_assigned_by_them() {
 }
 
 #[test]
-fn a_kill_loses_no_message_that_is_in_flight() {
-    const TEST: &str = "a_kill_loses_no_message_that_is_in_flight";
+fn e1_a_kill_loses_no_message_that_is_in_flight() {
+    const TEST: &str = "e1_a_kill_loses_no_message_that_is_in_flight";
     if std::env::var_os(TARGET_VARIABLE).is_some() {
         return left_out(TEST, "the given servers are not ours to kill");
     }
@@ -345,4 +346,70 @@ fn a_peek_shows_what_a_pop_would_give_and_changes_nothing() {
     let one = pop(&group, &topic, LONG_MS, POLL_MS).field("queueId", 0).field("maxMsgNums", 1);
     assert_eq!(popped(&mut other, &one).len(), 1);
     assert_eq!(peek(0, 10), (0, 2, vec![1, 2]));
+}
+
+#[test]
+fn a_priority_chooses_the_queue_and_a_pop_takes_the_highest_first() {
+    let target = Target::start("priorities");
+    let mut connection = target.connect();
+    let (topic, plain) = (unique_name("priority"), target.topic("no-priority", 4));
+    let make = create_topic(&topic, 4).field("attributes", "+message.type=PRIORITY");
+    connection.call_ok(&make).expect("the topic is made");
+    let mut sent = |topic: &str, queue: i32, properties: &str| {
+        let request = send(&Queue::new(topic, 0), format!("{properties:?}"), properties).field("e", queue);
+        let answer = connection.call(&request).expect("answered");
+        (answer.code, answer.number("queueId").unwrap_or(-1))
+    };
+    let priority = |value: &str| format!("_SYS_MSG_PRIORITY_\u{1}{value}\u{2}");
+    // The type of the topic does not matter to a send.
+    for topic in [&topic, &plain] {
+        for (queue, value, goes_to) in [(0, "2", 2), (1, "9", 3), (2, "0", 0), (-1, "1", 1), (1, "-1", 1), (2, "x", 2)]
+        {
+            assert_eq!(sent(topic, queue, &priority(value)), (0, goes_to), "{value} to queue {queue}");
+        }
+        let delayed = priority("3") + "__SHARDINGKEY\u{1}k\u{2}";
+        assert_eq!(sent(topic, 1, &delayed), (0, 1), "a message in order has none");
+        assert_eq!(sent(topic, 4, &priority("1")).0, CODE_INVALID_PARAMETER);
+    }
+    let counts = [1, 3, 2, 1];
+    for (id, count) in (0..).zip(counts) {
+        assert!(await_count(&mut connection, &Queue::new(&topic, id), count), "queue {id}");
+    }
+    let take = |connection: &mut Connection, group: &str| {
+        connection.call_ok(&heartbeat("popper", group)).expect("taken");
+        let mut queues = Vec::new();
+        loop {
+            let request = pop(group, &topic, LONG_MS, POLL_MS).field("maxMsgNums", 2);
+            let more = popped(connection, &request);
+            if more.is_empty() {
+                return queues;
+            }
+            queues.extend(more.iter().map(|message| message.record.queue_id));
+        }
+    };
+    for _ in 0..5 {
+        assert_eq!(take(&mut connection, &unique_name("group")), [3, 2, 2, 1, 1, 1, 0]);
+    }
+    let factor = |group: &str, modification: &str| {
+        Frame::request(UPDATE_GROUP).body(format!("{{\"groupName\":\"{group}\",\"attributes\":{{{modification}}}}}"))
+    };
+    let group = unique_name("group");
+    for (modification, code) in [
+        ("\"+priority.factor\":\"101\"", CODE_SYSTEM_ERROR),
+        ("\"+other\":\"1\"", CODE_SYSTEM_ERROR),
+        ("\"+priority.factor\":\"0\"", CODE_OK),
+        ("", CODE_OK),
+    ] {
+        let answer = connection.call(&factor(&group, modification)).expect("answered");
+        assert_eq!(answer.code, code, "{modification}: {}", answer.remark);
+    }
+    // Pops of a group whose factor is 0 begin anywhere: of so many some do not begin with the highest.
+    let starts: BTreeSet<u32> = (0..40)
+        .map(|number| {
+            let group = format!("{group}-{number}");
+            connection.call_ok(&factor(&group, "\"+priority.factor\":\"0\"")).expect("made");
+            popped(&mut connection, &pop(&group, &topic, LONG_MS, POLL_MS).field("maxMsgNums", 1))[0].record.queue_id
+        })
+        .collect();
+    assert!(starts.len() > 1, "{starts:?}");
 }

@@ -46,7 +46,8 @@ fn a_reply_goes_to_the_client_that_waits_and_is_stored() {
         };
         assert_eq!(pushed.body, body.as_bytes());
         let properties = pushed.text("properties").expect("properties");
-        for property in ["CORRELATION_ID\u{1}c-1\u{2}", "mine\u{1}yes\u{2}", "PUSH_REPLY_TIME\u{1}"] {
+        let told = ["MSG_REGION\u{1}DefaultRegion\u{2}", "TRACE_ON\u{1}true\u{2}", "PUSH_REPLY_TIME\u{1}"];
+        for property in ["CORRELATION_ID\u{1}c-1\u{2}", "mine\u{1}yes\u{2}"].into_iter().chain(told) {
             assert!(properties.contains(property), "{property} in {pushed:?}");
         }
         for name in ["producerGroup", "defaultTopic", "defaultTopicQueueNums", "queueId", "flag", "storeTimestamp"] {

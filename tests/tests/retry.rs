@@ -33,7 +33,7 @@ fn check_kept(record: &Record, topic: &str, origin: &Record) {
 }
 
 #[test]
-fn a_message_sent_back_comes_again_until_it_is_dead() {
+fn c3_a_message_sent_back_keeps_its_origin_until_it_is_dead() {
     let target = Target::start("send-back");
     let mut connection = target.connect();
     let queue = target.queue("send-back");

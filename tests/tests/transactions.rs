@@ -98,11 +98,11 @@ fn a_half_cannot_come_in_by_other_ways() {
 }
 
 #[test]
-fn any_live_producer_of_the_group_is_asked() {
+fn d5_any_live_producer_of_the_group_is_asked() {
     let dev = Dev::new("checks").property("transactionTimeOut=300").property("transactionCheckInterval=200");
     let target = Target::start_with(dev);
     if target.is_given() {
-        return left_out("any_live_producer_of_the_group_is_asked", "its check times are not ours to choose");
+        return left_out("d5_any_live_producer_of_the_group_is_asked", "its check times are not ours to choose");
     }
     let topic = topic(&target, "checks");
     // On both cores, whichever core a connection goes to.

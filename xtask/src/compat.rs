@@ -31,5 +31,6 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[&str]) -> Result<(), String> {
     command.args(["test", "--quiet", "--package", "ringmq-broker", "--lib", "filter::corpus_tests"]);
     command.env("RINGMQ_FILTER_CORPUS", &drawn).current_dir(steps.root());
     steps.run_command("filter expressions, RingMQ's verdicts", command)?;
-    steps.run("replies", "cargo", &[&compat[..], &["replies"]].concat())
+    steps.run("replies", "cargo", &[&compat[..], &["replies"]].concat())?;
+    steps.run("stores of Apache's, imported", "cargo", &[&compat[..], &["import"]].concat())
 }

@@ -6,7 +6,7 @@ mod steps;
 mod tidy;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use steps::Steps;
 
@@ -74,7 +74,16 @@ fn ci(steps: &mut Steps) -> Result<(), String> {
 fn test(steps: &mut Steps, scripted: bool) -> Result<(), String> {
     steps.run("build", "cargo", &["build", "--workspace", "--bins"])?;
     steps.run("tests", "cargo", &["test", "--workspace"])?;
+    on_glommio(steps)?;
     if scripted { clients::run(steps, &[]) } else { Ok(()) }
+}
+
+/// The tests that move most data once more on the other reactor, where the kind of reactor shows.
+fn on_glommio(steps: &mut Steps) -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--package", "ringmq-tests", "--test", "offsets", "--test", "durability"]);
+    command.env("RINGMQ_REACTOR", "glommio").current_dir(steps.root());
+    steps.run_command("tests on glommio", command)
 }
 
 /// A program of the tests, which are debug builds unless `--release` is among the arguments.

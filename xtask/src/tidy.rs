@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::steps::Findings;
 
 /// The crates that have a rule of what they may use, in the order of their dependencies.
-pub(crate) const CRATES: [&str; 12] = [
+pub(crate) const CRATES: [&str; 13] = [
     "base",
     "runtime",
     "remoting",
@@ -18,6 +18,7 @@ pub(crate) const CRATES: [&str; 12] = [
     "namesrv",
     "client",
     "broker",
+    "import",
     "bench",
     "cli",
     "tests",

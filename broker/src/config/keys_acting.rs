@@ -90,6 +90,13 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("enableRetryTopicV2", Kind::Flag, "false", Live, "let popped messages come again by topics named GROUP+TOPIC"),
     Key::acting("retrieveMessageFromPopRetryTopicV1", Kind::Flag, "true", Live, "with enableRetryTopicV2: read the older retry topics too"),
     Key::acting("popFromRetryProbability", Kind::Whole { min: 0, max: 100, unit: "%" }, "20", Live, "pops that begin with what comes again"),
+    Key::acting("popFromRetryProbabilityForPriority", Kind::Whole { min: 0, max: 100, unit: "%" }, "0", Live, "the same for pops of topics whose queues are priorities"),
+    Key::acting("priorityOrderAsc", Kind::Flag, "true", Live, "a higher number is a higher priority"),
+
+    // Light queues.
+    Key::acting("enableLmq", Kind::Flag, "false", Live, "topics named %LMQ%… make themselves and are told to no nameserver"),
+    Key::acting("enableMultiDispatch", Kind::Flag, "false", Live, "with enableLmq: put a message into all such topics that it names"),
+    Key::acting("maxLmqConsumeQueueNum", Kind::Whole { min: 0, max: 1 << 20, unit: "" }, "20000", Live, "such topics; beyond it a message or a pull that would make one is refused"),
 
     // Messages.
     Key::acting("maxMessageSize", BODY, "", Live, "largest body of a message")
@@ -108,7 +115,7 @@ pub(super) const KEYS: &[Key] = &[
 
     // Storage.
     Key::acting("storePathRootDir", Kind::Folder, "", Restart, "folder of everything that is stored").derived("HOME/store", store_root).refused().important(),
-    Key::acting("storePathCommitLog", Kind::Folder, "", Restart, "folder of the messages, if elsewhere")
+    Key::acting("storePathCommitLog", Kind::Folders, "", Restart, "folders of the messages, if elsewhere; several share the logs")
         .derived("storePathRootDir/commitlog", commit_log_folder).refused(),
     Key::acting("mappedFileSizeCommitLog", SEGMENT, "1073741824", Restart, "bytes of one segment of a log").also(&["mapedFileSizeCommitLog"]),
     Key::acting("flushDiskType", Kind::Choice(&["SYNC_FLUSH", "ASYNC_FLUSH"]), "SYNC_FLUSH", Restart,
@@ -130,8 +137,17 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("logs", Kind::Whole { min: 0, max: 4096, unit: "" }, "0", Restart,
         "logs of a new store, fixed from then on; 0 is one for each core"),
     Key::acting("tailCacheBytes", BYTES, "0", Restart, "memory of each log for its newest messages; 0 is a 64th of the machine over all logs"),
+    Key::acting("flushKind", Kind::Choice(&["probe", "fdatasync", "dsync"]), "probe", Restart,
+        "how SYNC_FLUSH makes a write durable; probe takes what was quicker on the disk when the store was made"),
+    Key::acting("coldReadBytesPerSecond", BYTES, "268435456", Restart,
+        "what readers of old messages may load from the disk while messages are stored, all logs together; 0 is no limit"),
     Key::acting("prepareAheadBytes", BYTES, "1073741824", Restart, "how far in front of the newest message the disk is prepared"),
     Key::acting("unwrittenBytesMax", BYTES, "67108864", Restart, "bytes of each log that may wait for their write; sends beyond are refused as busy"),
+
+    // Experiments: what is a tier of reads worth?
+    Key::acting("experimentReadTailCache", Kind::Flag, "true", Restart, "experiment: false reads also the newest messages from their files"),
+    Key::acting("experimentReadResident", Kind::Flag, "true", Restart, "experiment: false loads by a helper thread also what is in the page cache"),
+    Key::acting("experimentReadCold", Kind::Flag, "true", Restart, "experiment: false lets the cores wait for the disk, without helper threads"),
 
     // What an update must not touch, whatever is listed in it.
     Key::acting("configBlackList", Kind::Text, "configBlackList;brokerConfigPath", Restart, "keys that no update may change, separated by ;").refused(),

@@ -12,7 +12,6 @@ const FILTERS: &str = "SQL filters";
 const ACCESS: &str = "authentication and authorization";
 const METRICS: &str = "the metrics exporter";
 const COMPACTION: &str = "compacted topics";
-const LIGHT_QUEUES: &str = "light queues";
 const OTHER_STORES: &str = "RocksDB and tiered stores";
 const COLD_CONTROL: &str = "limits for cold reads";
 const RETENTION: &str = "retention";
@@ -143,9 +142,6 @@ pub(super) const KEYS: &[Key] = &[
     Key::later_switch("enableCompaction", Kind::Flag, "false", COMPACTION, "have topics that keep the newest of each key"),
     Key::later("compactionScheduleInternal", COUNT, "900000", COMPACTION, "time between compactions"),
     Key::later("compactionThreadNum", COUNT, "6", COMPACTION, "threads that compact"),
-    Key::later_switch("enableLmq", Kind::Flag, "false", LIGHT_QUEUES, "have queues without a topic"),
-    Key::later_switch("enableMultiDispatch", Kind::Flag, "false", LIGHT_QUEUES, "put a message into many of them"),
-    Key::later("maxLmqConsumeQueueNum", COUNT, "20000", LIGHT_QUEUES, "how many there may be"),
     Key::later_switch("storeType", Kind::Choice(&["default", "defaultRocksDB"]), "default", OTHER_STORES, "where queues are kept"),
     Key::later_switch("messageStorePlugIn", Kind::Text, "", OTHER_STORES, "class of a store on top").refused(),
     Key::later_switch("configManagerVersion", Kind::Text, "v1", OTHER_STORES, "where topics and groups are kept"),

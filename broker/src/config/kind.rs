@@ -1,5 +1,6 @@
 //! What a value may be: from the text as given to the text as kept, or a sentence that says what is allowed.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use base::Millis;
@@ -36,6 +37,8 @@ pub enum Kind {
     Name,
     /// One folder; not a list of several.
     Folder,
+    /// One or more folders, separated by commas. No two are the same.
+    Folders,
     /// An IP address. `wildcard` allows the one that means all.
     Address {
         wildcard: bool,
@@ -103,6 +106,12 @@ impl Kind {
                 let good = !text.is_empty() && !text.contains(',') && !text.chars().any(char::is_control);
                 good.then(|| text.to_owned())
             }
+            Kind::Folders => {
+                let folders: Vec<&str> = text.trim_end_matches([',', ' ']).split(',').map(str::trim).collect();
+                let distinct: BTreeSet<&str> = folders.iter().map(|folder| folder.trim_end_matches('/')).collect();
+                let good = folders.iter().all(|folder| Kind::Folder.normal(folder).is_ok());
+                (good && distinct.len() == folders.len()).then(|| folders.join(","))
+            }
             Kind::Address { wildcard } => {
                 let address: IpAddr = text.parse().ok()?;
                 (wildcard || !address.is_unspecified()).then(|| address.to_string())
@@ -141,6 +150,7 @@ impl Kind {
             Kind::Text => "a text of one line".to_owned(),
             Kind::Name => "a name without blanks".to_owned(),
             Kind::Folder => "one folder (several, separated by commas, are not supported)".to_owned(),
+            Kind::Folders => "folders, several different ones separated by commas".to_owned(),
             Kind::Address { wildcard: true } => "an IP address, or 0.0.0.0 for all".to_owned(),
             Kind::Address { wildcard: false } => "an IP address that clients can reach, so not 0.0.0.0".to_owned(),
             Kind::HostPorts => "host:port, several separated by ;".to_owned(),
@@ -227,6 +237,11 @@ mod tests {
             (Kind::Name, "broker-a", Some("broker-a")),
             (Kind::Folder, "/a,/b", None),
             (Kind::Folder, "/a b", Some("/a b")),
+            (Kind::Folders, "/a b", Some("/a b")),
+            (Kind::Folders, " /a , /b, ", Some("/a,/b")),
+            (Kind::Folders, "/a,,/b", None),
+            (Kind::Folders, "/a,/b,/a/", None),
+            (Kind::Folders, "", None),
             (Kind::Address { wildcard: true }, "0.0.0.0", Some("0.0.0.0")),
             (Kind::Address { wildcard: false }, "0.0.0.0", None),
             (Kind::Address { wildcard: false }, "::1", Some("::1")),

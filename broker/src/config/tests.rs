@@ -73,11 +73,14 @@ fn a_rocketmq_file_starts_as_it_is() {
     assert_eq!(config.network.advertised_address.to_string(), "192.0.2.7");
     let store = Store {
         root: PathBuf::from("/data/store"),
-        commit_log: None,
+        commit_logs: vec![PathBuf::from("/data/store/commitlog")],
         segment_bytes: 1 << 30,
         flush: FlushDiskType::Sync,
+        flush_kind: None,
         flush_interval: Millis(500),
         index_keys: true,
+        cold_bytes_per_second: Some(256 << 20),
+        tiers: storage::TierSwitches::default(),
     };
     assert_eq!(config.store, store);
     let retention = Retention {
@@ -233,7 +236,8 @@ fn faults_are_told_with_their_place_and_cure() {
             properties("namesrvAddr=a:1;b"),
             "b.conf:1: namesrvAddr=a:1;b is not allowed: host:port, several separated by ;",
         ),
-        (properties("storePathCommitLog=/a,/b"), "one folder"),
+        (properties("storePathRootDir=/a,/b"), "one folder"),
+        (properties("storePathCommitLog=/a,/a/"), "several different ones"),
         (properties("deleteWhen=25"), "hours from 00 to 23"),
         (properties("brokerRole=SLAVE"), "brokerRole=SLAVE needs replication, which comes in a later version"),
         (properties("x=\\uq"), "b.conf:1: \\uq is not a letter"),
@@ -312,8 +316,8 @@ fn values_follow_from_each_other() {
     ] {
         assert_eq!(load(None, &[], arguments).expect("right").settings.text(name), text, "{arguments:?}");
     }
-    let apart = load(None, &[], &["storePathRootDir=/s", "storePathCommitLog=/fast/log"]).expect("right").config;
-    assert_eq!(apart.store.commit_log, Some(PathBuf::from("/fast/log")));
+    let apart = load(None, &[], &["storePathRootDir=/s", "storePathCommitLog=/fast/log, /big"]).expect("right").config;
+    assert_eq!(apart.store.commit_logs, ["/fast/log", "/big"].map(PathBuf::from));
     let names: Surroundings = Surroundings { host_name: String::new(), ..surroundings() };
     assert_eq!(Loader::new(names).finish().expect("right").config.identity.broker, "DEFAULT");
 }

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 use base::Millis;
+use runtime::flush::FlushKind;
+use storage::TierSwitches;
 
 use super::kind::{delay_levels, host_ports, hours};
 use super::settings::Settings;
@@ -18,6 +20,7 @@ pub struct Config {
     pub topics: Topics,
     pub consumers: Consumers,
     pub messages: Messages,
+    pub light_queues: LightQueues,
     pub delays: Delays,
     pub transactions: Transactions,
     pub pop: Pop,
@@ -99,6 +102,16 @@ pub struct Messages {
     pub store_replies: bool,
 }
 
+/// Topics of one queue that make themselves, and that one message can be put into many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LightQueues {
+    pub enabled: bool,
+    /// Messages name some in a property.
+    pub dispatch: bool,
+    /// Beyond it nothing is done that would make one more.
+    pub count_max: u32,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transactions {
     /// How long producers are left in peace about a half message.
@@ -122,6 +135,10 @@ pub struct Pop {
     pub old_retry_topics_too: bool,
     /// Of a hundred pops, so many begin with what comes again.
     pub retries_first_percent: u32,
+    /// The same of pops that go by priority.
+    pub priority_retries_first_percent: u32,
+    /// Of queues that are priorities, the one with the highest number is popped first.
+    pub highest_queue_first: bool,
 }
 
 /// Messages that are delivered later than they are sent.
@@ -142,14 +159,19 @@ pub struct Delays {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     pub root: PathBuf,
-    /// Where segments lie when not below `root`.
-    pub commit_log: Option<PathBuf>,
+    /// Where segments lie, at least one folder. `root/commitlog` is the usual one.
+    pub commit_logs: Vec<PathBuf>,
     /// A multiple of 4096, at least 1 MiB, and large enough for the largest message.
     pub segment_bytes: u64,
     pub flush: FlushDiskType,
+    /// `None`: by the probe of the disk.
+    pub flush_kind: Option<FlushKind>,
     /// Under [`FlushDiskType::Async`]: time between flushes.
     pub flush_interval: Millis,
     pub index_keys: bool,
+    /// While messages are stored, of all logs together. `None`: no limit.
+    pub cold_bytes_per_second: Option<u64>,
+    pub tiers: TierSwitches,
 }
 
 /// When old segments go. Fillings are whole percents, rounded up.
@@ -272,6 +294,11 @@ impl Config {
                 reject_transactions: settings.flag("rejectTransactionMessage"),
                 store_replies: settings.flag("storeReplyMessageEnable"),
             },
+            light_queues: LightQueues {
+                enabled: settings.flag("enableLmq"),
+                dispatch: settings.flag("enableLmq") && settings.flag("enableMultiDispatch"),
+                count_max: settings.value("maxLmqConsumeQueueNum"),
+            },
             transactions: Transactions {
                 immune_time: millis(settings, "transactionTimeOut"),
                 check_interval: millis(settings, "transactionCheckInterval"),
@@ -284,6 +311,8 @@ impl Config {
                 new_retry_topics: settings.flag("enableRetryTopicV2"),
                 old_retry_topics_too: settings.flag("retrieveMessageFromPopRetryTopicV1"),
                 retries_first_percent: settings.value("popFromRetryProbability"),
+                priority_retries_first_percent: settings.value("popFromRetryProbabilityForPriority"),
+                highest_queue_first: settings.flag("priorityOrderAsc"),
             },
             delays: delays_of(settings),
             store: store_of(settings),
@@ -354,15 +383,20 @@ fn delays_of(settings: &Settings) -> Delays {
 
 fn store_of(settings: &Settings) -> Store {
     let root = settings.text("storePathRootDir");
-    let commit_log = PathBuf::from(settings.text("storePathCommitLog"));
-    let below_root = commit_log == PathBuf::from(&root).join("commitlog");
     Store {
         root: PathBuf::from(root),
-        commit_log: (!below_root).then_some(commit_log),
+        commit_logs: settings.text("storePathCommitLog").split(',').map(PathBuf::from).collect(),
         segment_bytes: settings.value("mappedFileSizeCommitLog"),
         flush: if settings.text("flushDiskType") == "SYNC_FLUSH" { FlushDiskType::Sync } else { FlushDiskType::Async },
+        flush_kind: FlushKind::of_name(&settings.text("flushKind")),
         flush_interval: millis(settings, "flushIntervalCommitLog"),
         index_keys: settings.flag("messageIndexEnable"),
+        cold_bytes_per_second: unless_zero(settings.value("coldReadBytesPerSecond")),
+        tiers: TierSwitches {
+            tail_cache: settings.flag("experimentReadTailCache"),
+            resident: settings.flag("experimentReadResident"),
+            cold: settings.flag("experimentReadCold"),
+        },
     }
 }
 

@@ -24,7 +24,9 @@ use crate::trouble::Trouble;
 /// Messages of one group.
 const GROUP_MESSAGES_MAX: usize = 128;
 /// Bytes of the records of one group; a larger record goes alone. With its note a group fits into the smallest segment.
-const GROUP_BYTES_MAX: usize = 256 << 10;
+const GROUP_BYTES_MAX: u64 = 256 << 10;
+/// Of what may wait for its write in the log, a group takes at most this part: it finds room beside what others send.
+const GROUP_PART_MAX: u64 = 4;
 /// What could not be read or appended is tried again after this time.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
@@ -85,14 +87,15 @@ impl Schedule {
     /// Reads the first of the messages that are due, as many as make a group.
     async fn read(&self, due: &[(DueKey, LogOffset)]) -> Result<Vec<Source>, StorageError> {
         let mut group = Vec::with_capacity(due.len());
+        let bytes_max = GROUP_BYTES_MAX.min(self.log.unwritten_bytes_max() / GROUP_PART_MAX);
         let mut group_bytes = 0;
         for (key, at) in due {
             if *at >= self.log.visible_end() {
                 self.until_visible().await?;
             }
             let record = self.log.record_at(*at).await?;
-            group_bytes += record.as_ref().map_or(0, Vec::len);
-            if !group.is_empty() && group_bytes > GROUP_BYTES_MAX {
+            group_bytes += record.as_ref().map_or(0, Vec::len) as u64;
+            if !group.is_empty() && group_bytes > bytes_max {
                 break;
             }
             group.push(Source { key: *key, record });

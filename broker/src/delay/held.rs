@@ -57,7 +57,7 @@ impl Held {
     }
 
     /// The record under which `message` waits.
-    pub(super) fn draft<'a>(&'a self, message: &RecordDraft<'a>) -> RecordDraft<'a> {
+    pub(crate) fn draft<'a>(&'a self, message: &RecordDraft<'a>) -> RecordDraft<'a> {
         RecordDraft { topic: TIMER_TOPIC, queue_id: self.queue, properties: &self.properties, ..*message }
     }
 }

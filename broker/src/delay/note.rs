@@ -13,9 +13,9 @@
 //! i32 record bytes                    of the delivered record; 0: it was passed over
 //! ```
 
-use base::{LogOffset, Millis, QueueOffset};
+use base::{LogOffset, Millis, QueueId, QueueOffset};
 
-use super::slot::DueKey;
+use super::slot::{DueKey, NOTES_QUEUE};
 
 const KEY_BYTES: usize = 8 + 8;
 const ITEM_BYTES: usize = KEY_BYTES + 4;
@@ -77,6 +77,16 @@ impl Note {
             progress.from = item.key.next();
         }
         progress
+    }
+}
+
+/// A note of a log that was made anew: whatever was due before a time is not in it.
+pub(crate) struct DeliveredBefore;
+
+impl DeliveredBefore {
+    /// The queue of notes, and the note's body.
+    pub(crate) fn note(time: Millis) -> (QueueId, Vec<u8>) {
+        (NOTES_QUEUE, Note { from: DueKey::first_at(time), items: Vec::new() }.encode())
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) const NOTES_QUEUE: QueueId = QueueId(SLOTS as u32);
 const RECALLS_QUEUE_FIRST: u32 = SLOTS as u32 + 1;
 
 /// The longest time that a message may be held.
-pub(super) const DELAY_MS_MAX: u64 = DELAY_SECONDS_MAX * 1000;
+pub(crate) const DELAY_MS_MAX: u64 = DELAY_SECONDS_MAX * 1000;
 /// Store times and due times come from clocks that may differ by this much: see [`super::clock`].
 pub(super) const CLOCKS_APART_MS: u64 = 24 * 3600 * 1000;
 

@@ -48,6 +48,11 @@ impl Due {
 }
 
 impl Wish<'_> {
+    /// Whether it asks for any delay, be it none.
+    pub(crate) fn is_any(&self) -> bool {
+        [self.level, self.delay_seconds, self.delay_ms, self.deliver_ms].iter().any(Option::is_some)
+    }
+
     /// A level counts before a time; of several times the first in the order of the fields.
     ///
     /// # Errors

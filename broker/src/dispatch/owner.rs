@@ -3,10 +3,15 @@
 use std::rc::Rc;
 
 use base::{CoreId, PhysicalOffset, QueueId};
+use remoting::code::RequestCode;
+use remoting::fields::Fields;
+use remoting::header::send::destination;
+use remoting::properties::PRIORITY;
 
 use crate::call::{Refusal, Request};
 use crate::core::Core;
 use crate::placement::TABLES_CORE;
+use crate::processor::send::Known;
 
 pub(crate) type OwnerOf = fn(&Rc<Core>, &mut Request) -> Result<CoreId, Refusal>;
 
@@ -31,21 +36,61 @@ pub(crate) fn queue(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Re
     })
 }
 
-/// The owner of the queue that a send goes to. Where the sender leaves the choice to the broker, it is made here.
+/// The owner of the queue that a send goes to. Where the sender leaves the choice to the broker, or to the message's
+/// priority, it is made here.
 pub(crate) fn send(core: &Rc<Core>, request: &mut Request) -> Result<CoreId, Refusal> {
     let fields = &request.command.fields;
+    if let Some(destination) = destination(fields)
+        && let Ok(queue) = destination.queue.parse()
+        && !destination.properties.contains(PRIORITY)
+    {
+        return Ok(core.placement.core_of_queue(destination.topic, QueueId(queue)));
+    }
     let name = if fields.contains("e") { "e" } else { "queueId" };
-    if fields.get(name).is_some_and(|queue| queue.starts_with('-')) {
-        let topic = fields.get("topic").or_else(|| fields.get("b")).and_then(|topic| core.topics.get(topic));
-        let asked = fields.get("d").or_else(|| fields.get("defaultTopicQueueNums")).and_then(|text| text.parse().ok());
-        let queues = match topic {
-            Some(topic) => topic.write_queues(),
-            None => core.config().topics.default_queue_count.min(asked.unwrap_or(1)),
+    let asked = fields.get(name);
+    let is_left_open = asked.is_some_and(|queue| queue.starts_with('-'));
+    // Nearly all messages have none, and do not come this far.
+    let priority = priority(request);
+    if is_left_open || priority.is_some() {
+        let (read, write) = queues_of_send(core, fields);
+        let exists = |queue: &str| queue.parse::<u32>().is_ok_and(|queue| queue < read.max(write));
+        let chosen = match priority {
+            Some(priority) if is_left_open || asked.is_some_and(exists) => Some(priority.min(write.max(1) - 1)),
+            _ if is_left_open => Some(core.draw_below(write.max(1))),
+            _ => None,
         };
-        let chosen = core.draw_below(queues.max(1));
-        request.command.fields.set(name, chosen as i32);
+        if let Some(chosen) = chosen {
+            request.command.fields.set(name, chosen as i32);
+        }
     }
     queue(core, request)
+}
+
+/// The priority of a single message.
+fn priority(request: &Request) -> Option<u32> {
+    let fields = &request.command.fields;
+    let properties = fields.get("i").or_else(|| fields.get("properties"))?;
+    let is_single = [RequestCode::SEND_MESSAGE.0, RequestCode::SEND_MESSAGE_V2.0].contains(&request.command.code);
+    if !properties.contains(PRIORITY) || !is_single {
+        return None;
+    }
+    if fields.get("m").or_else(|| fields.get("batch")).is_some_and(|batch| batch == "true") {
+        return None;
+    }
+    Known::of(properties).priority()
+}
+
+/// Readable and writable queues of the topic of a send, also of one that is still to be made.
+fn queues_of_send(core: &Core, fields: &Fields) -> (u32, u32) {
+    match fields.get("topic").or_else(|| fields.get("b")).and_then(|topic| core.topics.get(topic)) {
+        Some(topic) => (topic.read_queues(), topic.write_queues()),
+        None => {
+            let asked = fields.get("d").or_else(|| fields.get("defaultTopicQueueNums"));
+            let asked = asked.and_then(|text| text.parse().ok()).unwrap_or(1);
+            let queues = core.config().topics.default_queue_count.min(asked);
+            (queues, queues)
+        }
+    }
 }
 
 /// The owner of the group that field `consumerGroup` or `group` names.

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use super::Filter;
-use super::evaluate::evaluate;
 use super::value::Value;
 
 /// Differences shown; the others are counted.
@@ -44,7 +43,7 @@ fn agree(found: &str, wanted: &str, expression: &str) -> bool {
 
 fn verdict(expression: &str, properties: &str) -> &'static str {
     let Ok(filter) = Filter::compile(expression) else { return "REFUSED" };
-    match evaluate(&filter.condition, properties).map(Value::truth) {
+    match filter.value(properties, |value| value.map(Value::truth)) {
         Ok(Some(true)) => "TRUE",
         Ok(Some(false)) => "FALSE",
         Ok(None) => "NULL",

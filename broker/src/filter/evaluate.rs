@@ -1,59 +1,60 @@
 //! What an expression says of one message. Three values: true, false and unknown; only true matches.
 
-use remoting::properties;
-
 use super::expression::{Expression, Relation, Search};
 use super::value::{Incomparable, Value};
 
-/// The value of an expression for a message with these properties.
+/// What a message has of the properties that an expression names, by their places.
+type Values<'v, 'a> = &'v [Option<&'a str>];
+
+/// The value of an expression for a message with these values.
 ///
 /// # Errors
 /// When two values that meet cannot be compared, unless the result was certain before.
-pub(super) fn evaluate<'a>(expression: &'a Expression, text: &'a str) -> Result<Value<'a>, Incomparable> {
+pub(super) fn evaluate<'a>(expression: &'a Expression, values: Values<'_, 'a>) -> Result<Value<'a>, Incomparable> {
     Ok(match expression {
         Expression::Literal(literal) => literal.value(),
-        Expression::Property(name) => Value::of_property(properties::get(text, name)),
-        Expression::Negated(of) => evaluate(of, text)?.negated(),
-        condition => Value::of_truth(truth(condition, text)?),
+        Expression::Property(name) => Value::of_property(values[*name]),
+        Expression::Negated(of) => evaluate(of, values)?.negated(),
+        condition => Value::of_truth(truth(condition, values)?),
     })
 }
 
 /// The truth of a condition; `None` is unknown.
-fn truth(condition: &Expression, text: &str) -> Result<Option<bool>, Incomparable> {
+fn truth(condition: &Expression, values: Values<'_, '_>) -> Result<Option<bool>, Incomparable> {
     match condition {
         Expression::Literal(_) | Expression::Property(_) | Expression::Negated(_) => {
-            Ok(evaluate(condition, text)?.truth())
+            Ok(evaluate(condition, values)?.truth())
         }
-        Expression::Condition(name) => Ok(properties::get(text, name).map(|_| false)),
-        Expression::Not(of) => Ok(truth(of, text)?.map(|truth| !truth)),
-        Expression::All(parts) => until(parts, text, false),
-        Expression::Any(parts) => until(parts, text, true),
+        Expression::Condition(name) => Ok(values[*name].map(|_| false)),
+        Expression::Not(of) => Ok(truth(of, values)?.map(|truth| !truth)),
+        Expression::All(parts) => until(parts, values, false),
+        Expression::Any(parts) => until(parts, values, true),
         Expression::Equal { left, right } => {
-            let left = evaluate(left, text)?;
-            left.equals(evaluate(right, text)?)
+            let left = evaluate(left, values)?;
+            left.equals(evaluate(right, values)?)
         }
-        Expression::Related { relation, left, right } => related(*relation, evaluate(left, text)?, right, text),
+        Expression::Related { relation, left, right } => related(*relation, evaluate(left, values)?, right, values),
         Expression::Between { negated, value, low, high } => {
-            let value = evaluate(value, text)?;
+            let value = evaluate(value, values)?;
             let (below, above, decided_by) = match negated {
                 false => (Relation::GreaterOrEqual, Relation::LessOrEqual, false),
                 true => (Relation::Less, Relation::Greater, true),
             };
-            let first = related(below, value, low, text)?;
+            let first = related(below, value, low, values)?;
             if first == Some(decided_by) {
                 return Ok(first);
             }
-            let second = related(above, value, high, text)?;
+            let second = related(above, value, high, values)?;
             Ok(if second == Some(decided_by) || first.is_some() { second } else { None })
         }
         Expression::In { negated, property, texts } => {
-            Ok(properties::get(text, property).map(|value| texts.iter().any(|text| **text == *value) != *negated))
+            Ok(values[*property].map(|value| texts.iter().any(|text| **text == *value) != *negated))
         }
         Expression::Found { negated, search, within, text: wanted } => {
             if wanted.is_empty() {
                 return Ok(Some(false));
             }
-            let Value::Text(within) = evaluate(within, text)? else { return Ok(Some(false)) };
+            let Value::Text(within) = evaluate(within, values)? else { return Ok(Some(false)) };
             let found = match search {
                 Search::Contains => within.contains(&**wanted),
                 Search::StartsWith => within.starts_with(&**wanted),
@@ -65,10 +66,10 @@ fn truth(condition: &Expression, text: &str) -> Result<Option<bool>, Incomparabl
 }
 
 /// The truth that all parts share, or `decisive` when one of them is it. Nothing behind that one is looked at.
-fn until(parts: &[Expression], text: &str, decisive: bool) -> Result<Option<bool>, Incomparable> {
+fn until(parts: &[Expression], values: Values<'_, '_>, decisive: bool) -> Result<Option<bool>, Incomparable> {
     let mut unknown = false;
     for part in parts {
-        match truth(part, text)? {
+        match truth(part, values)? {
             Some(truth) if truth == decisive => return Ok(Some(decisive)),
             Some(_) => {}
             None => unknown = true,
@@ -78,11 +79,16 @@ fn until(parts: &[Expression], text: &str, decisive: bool) -> Result<Option<bool
 }
 
 /// The right side of an unknown left one is not looked at.
-fn related(relation: Relation, left: Value<'_>, right: &Expression, text: &str) -> Result<Option<bool>, Incomparable> {
+fn related(
+    relation: Relation,
+    left: Value<'_>,
+    right: &Expression,
+    values: Values<'_, '_>,
+) -> Result<Option<bool>, Incomparable> {
     if left == Value::Unknown {
         return Ok(None);
     }
-    let right = evaluate(right, text)?;
+    let right = evaluate(right, values)?;
     if right == Value::Unknown {
         return Ok(None);
     }

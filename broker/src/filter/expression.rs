@@ -51,14 +51,17 @@ impl Literal {
     }
 }
 
+/// The place of a property's name among those of the whole expression.
+pub(super) type Name = usize;
+
 /// A part of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expression {
     Literal(Literal),
-    Property(Box<str>),
+    Property(Name),
     Negated(Box<Expression>),
     /// A property that stands alone as a condition. No text is a truth, so of one that is there it is false.
-    Condition(Box<str>),
+    Condition(Name),
     Not(Box<Expression>),
     /// Of two or more.
     All(Vec<Expression>),
@@ -82,7 +85,7 @@ pub(super) enum Expression {
     },
     In {
         negated: bool,
-        property: Box<str>,
+        property: Name,
         texts: Vec<Box<str>>,
     },
     Found {

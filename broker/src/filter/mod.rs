@@ -20,6 +20,7 @@ mod tests;
 mod value;
 
 use remoting::code::ResponseCode;
+use remoting::properties;
 use remoting::subscription::EXPRESSION_SQL92;
 use thiserror::Error;
 
@@ -30,7 +31,7 @@ pub(crate) use cache::Filters;
 pub(crate) use select::{copy, read_matching};
 
 use expression::Expression;
-use value::Value;
+use value::{Incomparable, Value};
 
 /// A longer expression is refused. Lists of thousands of texts fit.
 const EXPRESSION_BYTES_MAX: usize = 64 << 10;
@@ -62,7 +63,7 @@ pub(crate) fn check_enabled(core: &Core) -> Result<(), Refusal> {
 /// An expression that is none: what is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the SQL92 expression is wrong at letter {position}: {what}")]
-pub(crate) struct FilterError {
+pub struct FilterError {
     /// Letters from the front, from 1 on.
     position: usize,
     what: String,
@@ -83,10 +84,16 @@ impl FilterError {
     }
 }
 
+/// Names whose values are looked for without getting memory for them. An expression with more of them gets it for each
+/// message.
+const NAMES_FEW: usize = 16;
+
 /// A compiled expression.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Filter {
+pub struct Filter {
     condition: Expression,
+    /// The properties that it names, each once. In the condition they stand by their places here.
+    names: Vec<Box<str>>,
 }
 
 impl Filter {
@@ -94,16 +101,30 @@ impl Filter {
     ///
     /// # Errors
     /// When it is none, too long or too deep.
-    pub(crate) fn compile(expression: &str) -> Result<Filter, FilterError> {
+    pub fn compile(expression: &str) -> Result<Filter, FilterError> {
         if expression.len() > EXPRESSION_BYTES_MAX {
             let what = format!("{} bytes are too long: at most {EXPRESSION_BYTES_MAX} are read", expression.len());
             return Err(FilterError { position: 1, what });
         }
-        parser::parse(expression).map(|condition| Filter { condition })
+        parser::parse(expression).map(|(condition, names)| Filter { condition, names })
     }
 
     /// Whether a message with these properties is wanted. One whose values cannot be compared is not.
-    pub(crate) fn matches(&self, properties: &str) -> bool {
-        evaluate::evaluate(&self.condition, properties) == Ok(Value::Boolean(true))
+    pub fn matches(&self, properties: &str) -> bool {
+        self.value(properties, |value| value == Ok(Value::Boolean(true)))
+    }
+
+    /// Shows what the expression is for a message with these properties.
+    fn value<T>(&self, text: &str, show: impl FnOnce(Result<Value<'_>, Incomparable>) -> T) -> T {
+        let (mut few, mut many) = ([None; NAMES_FEW], Vec::new());
+        let values = match few.get_mut(..self.names.len()) {
+            Some(values) => values,
+            None => {
+                many.resize(self.names.len(), None);
+                &mut many
+            }
+        };
+        properties::get_all(text, &self.names, values);
+        show(evaluate::evaluate(&self.condition, values))
     }
 }

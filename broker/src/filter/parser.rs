@@ -2,7 +2,7 @@
 //! BETWEEN, IN and the searches, and signs and NOT bind most. So `NOT a = 1` is `(NOT a) = 1`, as clients know it.
 
 use super::FilterError;
-use super::expression::{Expression, Literal, Relation};
+use super::expression::{Expression, Literal, Name, Relation};
 use super::lexer::{Keyword, Lexer, Token, Word};
 
 /// Parts within parts. A deeper expression is refused: evaluating it needs stack.
@@ -25,18 +25,19 @@ struct Part {
     start: usize,
 }
 
-/// Reads an expression that must be a condition.
-pub(super) fn parse(text: &str) -> Result<Expression, FilterError> {
+/// Reads an expression that must be a condition. Gives the names of its properties too.
+pub(super) fn parse(text: &str) -> Result<(Expression, Vec<Box<str>>), FilterError> {
     let mut lexer = Lexer::new(text);
     let next = lexer.next()?;
-    let mut parser = Parser { text, lexer, next, depth: 0 };
+    let mut parser = Parser { text, lexer, next, depth: 0, names: Vec::new() };
     let whole = parser.part(power::ANY)?;
     // Behind the whole, two minus signs begin a comment on a last line without an end.
     let is_comment = text[parser.next.start..].starts_with("--");
     if parser.next.word != Word::End && !is_comment {
         return Err(parser.unexpected("the end or an operator"));
     }
-    Ok(parser.condition(whole)?.expression)
+    let whole = parser.condition(whole)?.expression;
+    Ok((whole, parser.names))
 }
 
 struct Parser<'a> {
@@ -45,6 +46,7 @@ struct Parser<'a> {
     next: Token,
     /// Operands that are being read within each other.
     depth: u32,
+    names: Vec<Box<str>>,
 }
 
 impl Parser<'_> {
@@ -89,7 +91,7 @@ impl Parser<'_> {
             Word::Keyword(Keyword::True) => literal(Literal::Boolean(true)),
             Word::Keyword(Keyword::False) => literal(Literal::Boolean(false)),
             Word::Keyword(Keyword::Null) => literal(Literal::Null),
-            Word::Name(name) => leaf(Expression::Property(name)),
+            Word::Name(name) => leaf(Expression::Property(self.place_of(name))),
             Word::Plus => self.part(power::SIGN),
             Word::Minus => {
                 let of = self.part(power::SIGN)?;
@@ -107,6 +109,14 @@ impl Parser<'_> {
             }
             _ => Err(self.unexpected_at(&token, "a property, a value or \"(\"")),
         }
+    }
+
+    /// Where a property's name stands among those of the expression.
+    fn place_of(&mut self, name: Box<str>) -> Name {
+        self.names.iter().position(|known| *known == name).unwrap_or_else(|| {
+            self.names.push(name);
+            self.names.len() - 1
+        })
     }
 
     /// `left AND … AND …`, or the same with OR.
@@ -165,7 +175,7 @@ impl Parser<'_> {
         let token = if negated { self.take()? } else { token };
         match token.word {
             Word::Keyword(Keyword::Between) => self.between(left, negated),
-            Word::Keyword(Keyword::In) => self.list(left, negated),
+            Word::Keyword(Keyword::In) => self.list(&left, negated),
             Word::Keyword(Keyword::Search(search)) => {
                 let text = self.text_literal()?;
                 let (start, depth) = (left.start, left.depth);
@@ -203,8 +213,8 @@ impl Parser<'_> {
         self.deeper(start, depth, Expression::Between { negated, value, low, high })
     }
 
-    fn list(&mut self, left: Part, negated: bool) -> Result<Part, FilterError> {
-        let Expression::Property(property) = left.expression else {
+    fn list(&mut self, left: &Part, negated: bool) -> Result<Part, FilterError> {
+        let Expression::Property(property) = &left.expression else {
             return Err(self.error(left.start, "only a property can be looked for with IN"));
         };
         self.expect(&Word::Open, "\"(\" and a list of texts")?;
@@ -213,7 +223,7 @@ impl Parser<'_> {
             texts.push(self.text_literal()?);
         }
         self.expect(&Word::Close, "\",\" or \")\"")?;
-        self.deeper(left.start, 1, Expression::In { negated, property, texts })
+        self.deeper(left.start, 1, Expression::In { negated, property: *property, texts })
     }
 
     /// Refuses what has no order: texts, truths and conditions.

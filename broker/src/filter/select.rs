@@ -1,19 +1,25 @@
-//! Reading what a filter wants of a queue: pieces of it are copied, and looked at record by record.
+//! Reading what a filter wants of a queue: piece by piece, each looked at record by record where it lies in memory. What
+//! lies in files is read first.
+
+use std::io;
+use std::ops::Range;
 
 use base::QueueOffset;
 use bytes::Bytes;
 use remoting::code::ResponseCode;
 use remoting::record::{FIXED_BYTES, QUEUE_OFFSET_AT, RecordView, TOTAL_BYTES_AT};
+use runtime::file::FileRange;
 use runtime::net::Part;
 use storage::{Found, Log, QueueRead, QueueRef, ReadLimits};
 
 use super::Filter;
 use crate::call::Refusal;
 
-/// Bytes of the log copied at once; a larger record is copied alone. Between pieces others of the core have their turn.
+/// Bytes of the log looked at in one go; a larger record is looked at alone. Between pieces others of the core have their
+/// turn.
 const PIECE_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of the log copied for one pull; beyond it the pull ends with what was found up to there.
-const COPIED_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of the log looked at for one pull; beyond it the pull ends with what was found up to there.
+const LOOKED_BYTES_MAX: u64 = 4 << 20;
 
 /// Reads messages of a queue that the filter wants, as `Log::pull` reads those whose tag fits. The ranges of what was
 /// found are left out: its bytes are the parts.
@@ -28,10 +34,10 @@ pub(crate) async fn read_matching(
     filter: &Filter,
 ) -> Result<(QueueRead, Vec<Part>), Refusal> {
     let mut selection = Selection::new(limits, from);
-    let (mut scanned, mut copied_bytes) = (0, 0);
+    let (mut scanned, mut looked_bytes) = (0, 0);
     // Most filters want either nearly all or next to nothing: so begin with as many as are wanted, and go on with more.
     let mut piece_messages = limits.messages_max;
-    while !selection.is_full && scanned < limits.scan_max && copied_bytes < COPIED_BYTES_MAX {
+    while !selection.is_full && scanned < limits.scan_max && looked_bytes < LOOKED_BYTES_MAX {
         let left = limits.scan_max - scanned;
         let scan_max = piece_messages.min(left);
         let piece = ReadLimits { messages_max: scan_max, bytes_max: PIECE_BYTES_MAX, scan_max };
@@ -40,9 +46,8 @@ pub(crate) async fn read_matching(
         let (read, parts) = log.pull(queue, at, piece, |_| true).await.map_err(|error| unreadable(&error))?;
         let next = match read {
             QueueRead::Found(found) => {
-                copied_bytes += found.bytes;
-                let bytes = copy(parts, found.bytes).await?;
-                selection.look_at(&bytes, filter);
+                looked_bytes += found.bytes;
+                selection.look_through(&in_memory(parts).await?, filter);
                 found.next
             }
             QueueRead::NoMatch { next } => next,
@@ -67,20 +72,36 @@ pub(crate) async fn read_matching(
 /// The bytes of all parts, one behind the other.
 pub(crate) async fn copy(parts: Vec<Part>, bytes: u64) -> Result<Bytes, Refusal> {
     let mut copied = Vec::with_capacity(bytes as usize);
-    for part in parts {
-        match part {
-            Part::Bytes(bytes) => copied.extend_from_slice(&bytes),
-            Part::Slab(slice) => copied.extend_from_slice(&slice),
-            Part::File(range) => {
-                let read = runtime::blocking(move || {
-                    let mut content = vec![0; (range.limit - range.start) as usize];
-                    range.file.read_exact_at(&mut content, range.start).map(|()| content)
-                });
-                copied.extend_from_slice(&read.await.map_err(|error| unreadable(&error))?);
-            }
-        }
+    for part in in_memory(parts).await? {
+        copied.extend_from_slice(memory(&part));
     }
     Ok(copied.into())
+}
+
+/// The same parts, those in files read into memory: all by one call of a helper.
+async fn in_memory(parts: Vec<Part>) -> Result<Vec<Part>, Refusal> {
+    let files = |part: &Part| if let Part::File(range) = part { Some(range.clone()) } else { None };
+    let ranges: Vec<FileRange> = parts.iter().filter_map(files).collect();
+    if ranges.is_empty() {
+        return Ok(parts);
+    }
+    let read = runtime::blocking(move || ranges.iter().map(read_range).collect::<io::Result<Vec<_>>>());
+    let mut read = read.await.map_err(|error| unreadable(&error))?.into_iter();
+    let loaded = |part| match part {
+        Part::File(_) => Part::Bytes(read.next().expect("each range was read").into()),
+        in_memory => in_memory,
+    };
+    Ok(parts.into_iter().map(loaded).collect())
+}
+
+fn read_range(range: &FileRange) -> io::Result<Vec<u8>> {
+    let mut content = vec![0; (range.limit - range.start) as usize];
+    range.file.read_exact_at(&mut content, range.start)?;
+    Ok(content)
+}
+
+fn memory(part: &Part) -> &[u8] {
+    part.memory().expect("what lies in files was read")
 }
 
 fn unreadable(error: &dyn std::error::Error) -> Refusal {
@@ -104,15 +125,40 @@ impl Selection {
         Selection { limits, parts: Vec::new(), messages: 0, bytes: 0, next: from, is_full: false }
     }
 
-    /// Takes what the filter wants of some records, as far as there is room. Neighbours stay together.
-    fn look_at(&mut self, records: &Bytes, filter: &Filter) {
-        let (mut at, mut run_start) = (0, 0);
-        while at < records.len() && !self.is_full {
+    /// Takes what the filter wants of the records in some parts that lie behind each other, as far as there is room.
+    fn look_through(&mut self, parts: &[Part], filter: &Filter) {
+        // A record may lie across two parts: one in some thousands does, and is put together.
+        let mut torn: Vec<u8> = Vec::new();
+        for part in parts {
+            let mut at = 0;
+            while !torn.is_empty() && at < part.bytes() && missing_of(&torn) > 0 {
+                let piece = missing_of(&torn).min(part.bytes() - at);
+                torn.extend_from_slice(&memory(part)[at..at + piece]);
+                at += piece;
+            }
+            if !torn.is_empty() && missing_of(&torn) == 0 {
+                self.look_at(&Part::Bytes(std::mem::take(&mut torn).into()), 0, filter);
+            }
+            if self.is_full {
+                return;
+            }
+            let end = self.look_at(part, at, filter);
+            torn.extend_from_slice(&memory(part)[end..]);
+        }
+        assert!(torn.is_empty() || self.is_full, "{} bytes of a record were read, not all of it", torn.len());
+    }
+
+    /// Takes what the filter wants of the records in one part from a place on. Neighbours stay together. Gives where it
+    /// ended: where nothing more may be taken, or where no whole record is left.
+    fn look_at(&mut self, part: &Part, from: usize, filter: &Filter) -> usize {
+        let records = memory(part);
+        let (mut at, mut run_start) = (from, from);
+        while !self.is_full && missing_of(&records[at..]) == 0 {
             let (record_bytes, queue_offset) = head(&records[at..]);
             // A record of somebody else whose properties are no text has none.
             let properties = RecordView::decode(&records[at..]).map_or("", |record| record.properties());
             if !filter.matches(properties) {
-                self.take(records.slice(run_start..at));
+                self.take(part, run_start..at);
                 run_start = at + record_bytes;
             } else if self.has_room(record_bytes as u64) {
                 self.messages += 1;
@@ -125,7 +171,8 @@ impl Selection {
             self.next = QueueOffset(queue_offset.0 + 1);
             self.is_full = self.messages == self.limits.messages_max;
         }
-        self.take(records.slice(run_start..at));
+        self.take(part, run_start..at);
+        at
     }
 
     /// The first message is given even if it is larger.
@@ -133,9 +180,9 @@ impl Selection {
         self.messages == 0 || self.bytes + record_bytes <= self.limits.bytes_max
     }
 
-    fn take(&mut self, run: Bytes) {
+    fn take(&mut self, part: &Part, run: Range<usize>) {
         if !run.is_empty() {
-            self.parts.push(Part::Bytes(run));
+            self.parts.push(part.slice(run));
         }
     }
 
@@ -150,16 +197,25 @@ impl Selection {
     }
 }
 
-/// The length of the record at the front, and its place in its queue.
+/// How many bytes are missing behind some for a whole record; as many as tell its length, while that is not known.
+fn missing_of(bytes: &[u8]) -> usize {
+    match bytes[..].first_chunk::<{ TOTAL_BYTES_AT + 4 }>() {
+        None => TOTAL_BYTES_AT + 4 - bytes.len(),
+        Some(_) => head_bytes(bytes).saturating_sub(bytes.len()),
+    }
+}
+
+/// The length of the record whose first bytes these are.
+fn head_bytes(record: &[u8]) -> usize {
+    let total = record[TOTAL_BYTES_AT..].first_chunk().map_or(0, |field| u32::from_be_bytes(*field)) as usize;
+    assert!(total >= FIXED_BYTES, "a record of {total} bytes was read");
+    total
+}
+
+/// The length of the whole record at the front, and its place in its queue.
 fn head(records: &[u8]) -> (usize, QueueOffset) {
-    let total = records[TOTAL_BYTES_AT..].first_chunk().map_or(0, |field| u32::from_be_bytes(*field)) as usize;
-    assert!(
-        (FIXED_BYTES..=records.len()).contains(&total),
-        "a record of {total} bytes begins in the {} bytes that were read for it",
-        records.len()
-    );
     let queue_offset = records[QUEUE_OFFSET_AT..].first_chunk().expect("the fixed part of a record is there");
-    (total, QueueOffset(u64::from_be_bytes(*queue_offset)))
+    (head_bytes(records), QueueOffset(u64::from_be_bytes(*queue_offset)))
 }
 
 #[cfg(test)]
@@ -202,7 +258,7 @@ mod tests {
     fn select(limits: ReadLimits, values: &[&str]) -> (QueueRead, Vec<Vec<u64>>) {
         let filter = Filter::compile("n > 5").expect("an expression");
         let mut selection = Selection::new(limits, QueueOffset(10));
-        selection.look_at(&records(values), &filter);
+        selection.look_through(&[Part::Bytes(records(values))], &filter);
         let (read, parts) = selection.finish();
         let offsets = |part: Part| {
             let Part::Bytes(bytes) = part else { panic!("copies are bytes") };
@@ -221,6 +277,26 @@ mod tests {
         assert_eq!((read, parts.len()), (QueueRead::NoMatch { next: QueueOffset(12) }, 0));
         let (read, _) = select(limits, &[]);
         assert_eq!(read, QueueRead::NoMatch { next: QueueOffset(10) });
+    }
+
+    #[test]
+    fn records_across_parts_are_found_as_if_they_were_not() {
+        let values = ["9", "1", "7", "8", "x", "6", "0"];
+        let (all, filter) = (records(&values), Filter::compile("n > 5").expect("an expression"));
+        let limits = ReadLimits { messages_max: 32, bytes_max: 1 << 20, scan_max: 32 };
+        let selected = |parts: &[Part]| {
+            let mut selection = Selection::new(limits, QueueOffset(10));
+            selection.look_through(parts, &filter);
+            let (read, parts) = selection.finish();
+            (read, parts.iter().flat_map(|part| memory(part).to_vec()).collect::<Vec<u8>>())
+        };
+        let whole = Part::Bytes(all.clone());
+        let wanted = selected(std::slice::from_ref(&whole));
+        for cut in 0..=all.len() {
+            assert_eq!(selected(&[whole.slice(0..cut), whole.slice(cut..all.len())]), wanted, "cut at {cut}");
+        }
+        let tiny: Vec<Part> = (0..all.len()).map(|at| whole.slice(at..at + 1)).collect();
+        assert_eq!(selected(&tiny), wanted);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Truth tables. What each expression comes to was taken from Apache RocketMQ 5.4.0.
 
 use super::Filter;
-use super::evaluate::evaluate;
 use super::value::Value;
 use Outcome::{Error, False, True, Unknown};
 
@@ -44,7 +43,7 @@ fn check(cases: &[(&str, Outcome)]) {
     let properties = properties();
     for (expression, wanted) in cases {
         let filter = Filter::compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
-        let found = match evaluate(&filter.condition, &properties).map(Value::truth) {
+        let found = match filter.value(&properties, |value| value.map(Value::truth)) {
             Ok(Some(true)) => True,
             Ok(Some(false)) => False,
             Ok(None) => Unknown,

@@ -14,7 +14,7 @@ use super::receipt::Kind;
 use super::take::{Ask, Purpose, Taken, take};
 use crate::call::Refusal;
 use crate::core::Core;
-use crate::topic::Topic;
+use crate::topic::{Topic, attributes};
 
 /// A pop that may be done.
 pub(crate) struct Pop {
@@ -62,13 +62,18 @@ impl Pop {
     /// hold it up.
     pub(crate) async fn look(&self, core: &Rc<Core>, pop_ms: u64) -> Result<Looked, Refusal> {
         let mut sources = self.sources(core);
-        if core.draw_below(100) < core.config().pop.retries_first_percent {
+        let drawn = core.draw_below(100);
+        let by_priority = self.goes_by_priority(drawn);
+        let config = &core.config().pop;
+        let retries_first =
+            if by_priority { config.priority_retries_first_percent } else { config.retries_first_percent };
+        if drawn < retries_first {
             sources.rotate_left(1);
         }
         let mut looked = Looked::default();
         for (source, kind, queue) in sources {
             let Some(topic) = core.topics.get(&source) else { continue };
-            for (owner, queues) in self.queues_by_owner(core, &topic, queue) {
+            for (owner, queues) in self.queues_by_owner(core, &topic, queue, by_priority) {
                 let wanted = self.count_max.saturating_sub(looked.count());
                 if wanted == 0 && self.count_max > 0 && self.purpose == Purpose::Pop {
                     return Ok(looked);
@@ -86,16 +91,49 @@ impl Pop {
         Ok(looked)
     }
 
-    /// Queues by their cores, another one first each time, so that no queue is always the last.
-    fn queues_by_owner(&self, core: &Core, topic: &Topic, only: Option<QueueId>) -> Vec<(CoreId, Vec<QueueId>)> {
+    /// Whether it takes what has the highest priority first. `drawn` is below 100.
+    fn goes_by_priority(&self, drawn: u32) -> bool {
+        let is_of_priorities = |topic: &Topic| {
+            topic
+                .config
+                .attributes
+                .get(attributes::MESSAGE_TYPE)
+                .is_some_and(|kind| kind == attributes::MESSAGE_TYPE_PRIORITY)
+        };
+        let factor = self.group.attributes.get(attributes::PRIORITY_FACTOR).and_then(|factor| factor.parse().ok());
+        self.order.is_none() && is_of_priorities(&self.topic) && drawn < factor.unwrap_or(100)
+    }
+
+    /// Queues by their cores: in the order of their priorities, or another one first each time, so that no queue is always
+    /// the last.
+    fn queues_by_owner(
+        &self,
+        core: &Core,
+        topic: &Topic,
+        only: Option<QueueId>,
+        by_priority: bool,
+    ) -> Vec<(CoreId, Vec<QueueId>)> {
         let count = topic.read_queues();
+        let owner_of = |queue| core.placement.core_of_queue(topic.name(), queue);
         if let Some(queue) = only {
-            return vec![(core.placement.core_of_queue(topic.name(), queue), vec![queue])];
+            return vec![(owner_of(queue), vec![queue])];
+        }
+        if by_priority {
+            let highest_first = core.config().pop.highest_queue_first;
+            let queues = (0..count).map(|number| QueueId(if highest_first { count - 1 - number } else { number }));
+            let mut owners: Vec<(CoreId, Vec<QueueId>)> = Vec::new();
+            for queue in queues {
+                match owners.last_mut() {
+                    Some((owner, queues)) if *owner == owner_of(queue) => queues.push(queue),
+                    _ => owners.push((owner_of(queue), vec![queue])),
+                }
+            }
+            return owners;
         }
         let first = core.draw_below(count.max(1));
         let mut by_owner: BTreeMap<CoreId, Vec<QueueId>> = BTreeMap::new();
         for queue in (0..count).map(|number| QueueId((first + number) % count)) {
-            by_owner.entry(core.placement.core_of_queue(topic.name(), queue)).or_default().push(queue);
+            by_owner.entry(owner_of(queue)).or_default().push(queue);
         }
         let mut owners: Vec<_> = by_owner.into_iter().collect();
         if !owners.is_empty() {

@@ -144,7 +144,7 @@ async fn append(core: &Rc<Core>, retry_topic: &str, due: &Due, record: Bytes) ->
         };
         let log = core.log_of_queue(&topic, queue);
         let target = log.queue(&topic, queue);
-        let appended = send::append(log, || log.append(&target, &draft, clock::now_ms())).await;
+        let appended = send::append(&core, log, || log.append(&target, &draft, clock::now_ms())).await;
         let ticket = appended.map_err(|refusal| refusal.remark.to_string())?;
         send::reached(log, &ticket, true).await.map_err(|refusal| refusal.remark.to_string())
     })

@@ -18,7 +18,7 @@ use crate::processor::send;
 /// When that cannot be stored.
 pub(crate) async fn acknowledge(core: &Rc<Core>, of: &PopQueue, receipt: &Receipt) -> Result<(), Refusal> {
     let ledger = core.pops.of(core.log_of_queue(&of.topic, of.queue).id());
-    match send::append(&ledger.log, || ledger.acknowledge(of, receipt)).await? {
+    match send::append(core, &ledger.log, || ledger.acknowledge(of, receipt)).await? {
         Acknowledged::Void => return Ok(()),
         Acknowledged::Noted(ticket) => send::reached(&ledger.log, &ticket, true).await?,
     }
@@ -51,7 +51,7 @@ pub(crate) async fn hold(
 ) -> Result<Option<Receipt>, Refusal> {
     let ledger = core.pops.of(core.log_of_queue(&of.topic, of.queue).id());
     let times = Times { pop_ms, invisible_ms };
-    let Some((fresh, ticket)) = send::append(&ledger.log, || ledger.hold(of, receipt, times)).await? else {
+    let Some((fresh, ticket)) = send::append(core, &ledger.log, || ledger.hold(of, receipt, times)).await? else {
         return Ok(None);
     };
     send::reached(&ledger.log, &ticket, true).await?;

@@ -20,6 +20,7 @@ use crate::call::Refusal;
 use crate::core::Core;
 use crate::filter;
 use crate::group::{self, queue_ends};
+use crate::processor::send;
 
 /// Queue entries looked at by one pop of one queue, so that a filter that fits little does not hold up its core.
 const ENTRIES_SCANNED_MAX: u32 = 800;
@@ -193,12 +194,11 @@ async fn read(
     let times = Times { pop_ms: ask.pop_ms, invisible_ms: ask.invisible_ms };
     let counts = match &ask.order {
         Some(attempt) => {
-            let noted = ledger.popped_in_order(&reading, &offsets, read.next, times, attempt.as_ref());
-            noted.map_err(|error| failed(error.to_string()))?
+            let note = || ledger.popped_in_order(&reading, &offsets, read.next, times, attempt.as_ref());
+            send::append(core, &ledger.log, note).await?
         }
         None => {
-            let noted = ledger.popped(&reading, &offsets, read.next, times);
-            noted.map_err(|error| failed(error.to_string()))?;
+            send::append(core, &ledger.log, || ledger.popped(&reading, &offsets, read.next, times)).await?;
             Vec::new()
         }
     };

@@ -10,6 +10,7 @@ use remoting::code::ResponseCode;
 use remoting::header::pull::{
     PULL_FLAG_COMMIT_OFFSET, PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND, PullMessage, PullMessageResponse, forbidden,
 };
+use remoting::name;
 use remoting::subscription::{EXPRESSION_SQL92, SubscriptionData};
 use remoting::text::Text;
 use runtime::clock;
@@ -19,7 +20,7 @@ use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::filter::{self, Filter};
 use crate::group;
-use crate::topic::Topic;
+use crate::topic::{self, Topic};
 
 /// A waiting pull looks again this often: what its filter drops does not wake it, but moves it on.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -99,7 +100,13 @@ async fn admit(core: &Rc<Core>, header: PullMessage) -> Result<Pull, Refusal> {
         let remark = format!("group {} may not consume: its consumeEnable is false", header.consumer_group);
         return Err(no_permission(forbidden::GROUP, remark));
     }
-    let topic = core.topics.get(&header.topic).ok_or_else(|| no_topic(&header.topic))?;
+    let topic = match core.topics.get(&header.topic) {
+        Some(topic) => topic,
+        None if core.config().light_queues.enabled && name::is_light_topic(&header.topic) => {
+            topic::ensure_light_topic(core, &header.topic).await?
+        }
+        None => return Err(no_topic(&header.topic)),
+    };
     if !topic.is_readable() {
         let remark = format!("topic {} may not be read: its perm {} lacks 4", header.topic, topic.config.perm);
         return Err(no_permission(forbidden::TOPIC, remark));

@@ -56,7 +56,7 @@ async fn recall_own(core: Rc<Core>, handle: RecallHandle) -> Result<usize, Refus
         'finding: loop {
             let named = core.delays.find(log.id(), &handle).await.map_err(|error| failed(error.to_string()))?;
             for key in &named.keys {
-                match send::append(log, || core.delays.recall(log.id(), &named, *key, host)).await? {
+                match send::append(&core, log, || core.delays.recall(log.id(), &named, *key, host)).await? {
                     Recalled::Yes(ticket) => {
                         send::reached(log, &ticket, true).await?;
                         recalled += 1;

@@ -38,7 +38,7 @@ pub(crate) async fn send_back(core: Rc<Core>, request: Request) -> Outcome {
         let remark = format!("broker {} may not be written: brokerPermission lacks 2", core.config().identity.broker);
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
     }
-    core.retention.admits()?;
+    core.retention.admits_any(core.own_logs().map(|log| log.id()))?;
     // A group without a retry topic wants no retries.
     let queues = u32::try_from(group.retry_queue_nums).unwrap_or(0);
     let Some(retry_topic) = topic::ensure_retry_topic(&core, &header.group, queues).await? else {
@@ -102,6 +102,7 @@ fn next_hop(header: &ConsumerSendMessageBack, group: &Arc<SubscriptionGroupConfi
 
 /// Stores the message anew, on the core of its queue.
 async fn store(core: &Rc<Core>, record: &[u8], hop: Hop, topic: &Topic, queue: QueueId) -> Result<(), Refusal> {
+    core.retention.admits(core.log_of_topic_queue(topic, queue).id())?;
     let record = decode(record)?;
     let level = match hop {
         Hop::Retry { level } => level,

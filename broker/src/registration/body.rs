@@ -10,6 +10,7 @@ use remoting::body::route::permission;
 use remoting::body::topic::{DataVersion, TopicConfig, TopicConfigTable};
 use remoting::header::namesrv::{QueryDataVersion, RegisterBroker, UnregisterBroker};
 use remoting::json;
+use remoting::name;
 use remoting::text::Text;
 
 use crate::config::Config;
@@ -78,7 +79,8 @@ impl Facts {
     }
 }
 
-/// The body of a registration of these topics.
+/// The body of a registration of these topics. Light queues are not told: there are too many, and who reads one knows
+/// the broker by the topic that its messages are sent to.
 pub(super) fn register_body(topics: &[Arc<Topic>], version: DataVersion, broker_permission: i32) -> Bytes {
     let published = |topic: &Arc<Topic>| {
         let perm = published_permission(topic.config.perm, broker_permission);
@@ -89,7 +91,11 @@ pub(super) fn register_body(topics: &[Arc<Topic>], version: DataVersion, broker_
         topic_config_serialize_wrapper: TopicConfigTable {
             data_version: version,
             mapping_data_version: Some(DataVersion::default()),
-            topic_config_table: topics.iter().map(published).collect(),
+            topic_config_table: topics
+                .iter()
+                .filter(|topic| !name::is_light_topic(topic.name()))
+                .map(published)
+                .collect(),
             topic_queue_mapping_detail_map: BTreeMap::new(),
             topic_queue_mapping_info_map: Some(BTreeMap::new()),
         },

@@ -1,8 +1,9 @@
 //! Retention: old segments leave the logs of this core, by their age and by the filling of the disk.
 //!
-//! A core looks at the disk, and in rounds it lets the oldest segments of its logs go, one at a time with a pause after
+//! A core looks at the disks of its logs, and in rounds it lets their oldest segments go, one at a time with a pause after
 //! each ([`policy`] says which). Before one goes, what the broker itself still needs of it is stored anew, or the segment is
-//! held back ([`needed`]). When the disk fills all the same, sends are refused until it has room again ([`filling`]).
+//! held back ([`needed`]). When a disk fills all the same, sends to its logs are refused until it has room again
+//! ([`filling`]).
 //! [docs/design/008-retention.md](../../../docs/design/008-retention.md) has the reasons.
 
 mod filling;
@@ -20,7 +21,7 @@ use runtime::clock;
 use runtime::sync::Notify;
 use storage::{FreedSpace, Log, OldSegment, StorageError};
 
-pub(crate) use self::filling::messages_folder;
+pub(crate) use self::filling::messages_folders;
 pub(crate) use self::policy::used_percent;
 
 use self::filling::{Filling, Refusing};
@@ -39,6 +40,9 @@ const CLOSE_PERCENT: u8 = 5;
 /// Rounds that an operator's request asks for.
 const ASKED_ROUNDS: u32 = 20;
 
+/// Of each log of a core, how full its disks are.
+type Fillings = BTreeMap<LogId, Filling>;
+
 /// Retention of one core's logs.
 #[derive(Default)]
 pub(crate) struct Retention {
@@ -51,12 +55,23 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Whether the disk has room for sends.
+    /// Whether the disk of a log of this core has room for sends.
     ///
     /// # Errors
     /// When it has not.
-    pub(crate) fn admits(&self) -> Result<(), Refusal> {
-        self.refusing.check()
+    pub(crate) fn admits(&self, log: LogId) -> Result<(), Refusal> {
+        self.refusing.check(log)
+    }
+
+    /// Whether the disk of any of these logs has room for sends.
+    ///
+    /// # Errors
+    /// When none has.
+    pub(crate) fn admits_any(&self, logs: impl Iterator<Item = LogId>) -> Result<(), Refusal> {
+        if !self.refusing.is_on() {
+            return Ok(());
+        }
+        logs.map(|log| self.admits(log)).reduce(|best, next| best.or(next)).unwrap_or(Ok(()))
     }
 
     /// An operator wants expired segments to go now.
@@ -65,10 +80,23 @@ impl Retention {
         self.wanted_now.notify();
     }
 
-    /// Logs whose oldest segment should go and is still needed.
-    pub(crate) fn logs_held_back(&self) -> usize {
-        self.held_back.borrow().len()
+    /// This core's logs whose oldest segment should go and is still needed, and by what.
+    pub(crate) fn held_back(&self) -> BTreeMap<LogId, String> {
+        self.held_back.borrow().iter().map(|(log, held)| (*log, held.to_string())).collect()
     }
+}
+
+/// What holds the oldest segments of all logs of all cores back, in one sentence; empty when nothing does.
+async fn held_back(core: &Rc<Core>) -> String {
+    let of_cores = core.on_each(|core| async move { core.retention.held_back() }).await;
+    held_back_text(&of_cores.into_iter().flatten().collect())
+}
+
+/// A sentence for people from what [`Retention::held_back`] gives.
+pub(crate) fn held_back_text(held_back: &BTreeMap<LogId, String>) -> String {
+    let logs: Vec<String> =
+        held_back.iter().map(|(log, held)| format!("the oldest segment of log {log} stays, as {held}")).collect();
+    logs.join("; ")
 }
 
 /// Starts the rounds of a core. Cleaning writes small files, so it may use the store's ballast.
@@ -79,24 +107,21 @@ pub(crate) fn start_background(core: &Rc<Core>, ballast: Ballast) {
         while !core.draining.get() {
             let config = core.config();
             let settings = &config.retention;
-            let Some(filling) = look(&core).await else {
-                clock::sleep(LOOK_EVERY).await;
-                continue;
-            };
+            let fillings = look(&core).await;
             let is_asked = core.retention.asked_rounds.get() > 0;
-            let wanted = wanted(settings, &filling, is_asked);
+            let is_filling = fillings.values().any(|filling| wanted(settings, filling, is_asked) == Wanted::Any);
             if core.id == TABLES_CORE && !core.retention.refusing.is_on() {
                 keep(&ballast).await;
             }
             // A disk that fills is not kept waiting.
-            if is_asked || wanted == Wanted::Any || last_round.elapsed() >= Duration::from_millis(settings.interval.0) {
+            if is_asked || is_filling || last_round.elapsed() >= Duration::from_millis(settings.interval.0) {
                 last_round = clock::instant();
                 core.retention.asked_rounds.set(core.retention.asked_rounds.get().saturating_sub(1));
-                if let Err(error) = round(&core, wanted, is_asked).await {
+                if let Err(error) = round(&core, fillings.clone(), is_asked).await {
                     cannot_clean(&ballast, &error).await;
                 }
             }
-            clock::within(pause(settings, &filling), core.retention.wanted_now.notified()).await;
+            clock::within(pause(settings, &fillings), core.retention.wanted_now.notified()).await;
         }
     });
 }
@@ -105,23 +130,28 @@ fn wanted(settings: &Settings, filling: &Filling, is_asked: bool) -> Wanted {
     Wanted::of(settings, filling.used_percent, clock::local_hour(clock::now_ms()), is_asked)
 }
 
-fn pause(settings: &Settings, filling: &Filling) -> Duration {
+fn pause(settings: &Settings, fillings: &Fillings) -> Duration {
     let limit = settings.used_percent_refusing.min(settings.used_percent_forcing);
-    let span = if filling.used_percent + CLOSE_PERCENT >= limit { LOOK_CLOSE_EVERY } else { LOOK_EVERY };
+    let is_close = fillings.values().any(|filling| filling.used_percent + CLOSE_PERCENT >= limit);
+    let span = if is_close { LOOK_CLOSE_EVERY } else { LOOK_EVERY };
     span.min(Duration::from_millis(settings.interval.0))
 }
 
-/// Looks at the disk, and lets sends be refused or taken again.
-async fn look(core: &Rc<Core>) -> Option<Filling> {
+/// Looks at the disks of the logs, and lets sends be refused or taken again.
+async fn look(core: &Rc<Core>) -> Fillings {
+    let fillings = Filling::of_logs(core).await;
     let config = core.config();
-    let filling = Filling::now(&config).await?;
-    if core.retention.refusing.update(&config.retention, &filling) {
-        match core.retention.refusing.check() {
-            Err(refusal) => crate::log::warn(format_args!("core {}: {}", core.id, refusal.remark)),
-            Ok(()) => crate::log::note(format_args!("core {}: the disk has room again, sends are taken", core.id)),
+    let may_refuse = |filling: &Filling| policy::refuses(&config.retention, filling.used_percent, true);
+    let held_back = if fillings.values().any(may_refuse) { held_back(core).await } else { String::new() };
+    for (log, filling) in &fillings {
+        if core.retention.refusing.update(&config.retention, *log, filling, &held_back) {
+            match core.retention.admits(*log) {
+                Err(refusal) => crate::log::warn(format_args!("log {log}: {}", refusal.remark)),
+                Ok(()) => crate::log::note(format_args!("log {log}: the disk has room again, sends are taken")),
+            }
         }
     }
-    Some(filling)
+    fillings
 }
 
 async fn keep(ballast: &Ballast) {
@@ -143,49 +173,54 @@ async fn cannot_clean(ballast: &Ballast, error: &StorageError) {
 }
 
 /// Lets segments go, the oldest of all logs first, as long as there is a reason.
-async fn round(core: &Rc<Core>, wanted: Wanted, is_asked: bool) -> Result<(), StorageError> {
-    let (mut wanted, mut dropped) = (wanted, 0);
+async fn round(core: &Rc<Core>, fillings: Fillings, is_asked: bool) -> Result<(), StorageError> {
+    let (mut fillings, mut dropped) = (fillings, 0);
     let mut passed_over = Vec::new();
-    while wanted != Wanted::None && dropped < core.config().retention.segments_max && !core.draining.get() {
-        let Some((log, segment)) = oldest(core, &passed_over).await? else { break };
-        let config = core.config();
-        if !wanted.takes(segment.written, &config.retention, clock::now_ms()) {
-            break;
-        }
-        if let Some(held) = let_go(core, &log, segment, wanted).await? {
-            hold_back(core, &log, held);
-            passed_over.push(log.id());
+    while dropped < core.config().retention.segments_max && !core.draining.get() {
+        fillings.retain(|log, _| !passed_over.contains(log));
+        let Some(oldest) = oldest(core, &fillings, is_asked).await? else { break };
+        if let Some(held) = let_go(core, &oldest).await? {
+            hold_back(core, &oldest.log, held);
+            passed_over.push(oldest.log.id());
             continue;
         }
         dropped += 1;
-        clock::sleep(Duration::from_millis(config.retention.pause.0)).await;
+        clock::sleep(Duration::from_millis(core.config().retention.pause.0)).await;
         // The next one goes only if there is still a reason.
-        let Some(filling) = look(core).await else { break };
-        wanted = self::wanted(&config.retention, &filling, is_asked);
+        fillings = look(core).await;
     }
     Ok(())
 }
 
-/// The segment that was written to the longest time ago, of the first ones of all logs.
-async fn oldest(core: &Rc<Core>, passed_over: &[LogId]) -> Result<Option<(Rc<Log>, OldSegment)>, StorageError> {
-    let mut oldest: Option<(Rc<Log>, OldSegment)> = None;
-    for log in core.own_logs().filter(|log| !passed_over.contains(&log.id())) {
-        if let Some(segment) = log.oldest_segment().await?
-            && oldest.as_ref().is_none_or(|(_, other)| segment.written < other.written)
+/// A segment that is to go.
+struct Oldest {
+    log: Rc<Log>,
+    segment: OldSegment,
+    wanted: Wanted,
+}
+
+/// Of the first segments of all logs whose disks want one to go, the one that was written to the longest time ago.
+async fn oldest(core: &Rc<Core>, fillings: &Fillings, is_asked: bool) -> Result<Option<Oldest>, StorageError> {
+    let config = core.config();
+    let mut oldest: Option<Oldest> = None;
+    for log in core.own_logs() {
+        let Some(filling) = fillings.get(&log.id()) else { continue };
+        let wanted = wanted(&config.retention, filling, is_asked);
+        if wanted != Wanted::None
+            && let Some(segment) = log.oldest_segment().await?
+            && wanted.takes(segment.written, &config.retention, clock::now_ms())
+            && oldest.as_ref().is_none_or(|other| segment.written < other.segment.written)
         {
-            oldest = Some((log.clone(), segment));
+            oldest = Some(Oldest { log: log.clone(), segment, wanted });
         }
     }
     Ok(oldest)
 }
 
-/// Lets the oldest segment of a log go. Gives why it was held back, if it was.
-async fn let_go(
-    core: &Rc<Core>,
-    log: &Rc<Log>,
-    segment: OldSegment,
-    wanted: Wanted,
-) -> Result<Option<Held>, StorageError> {
+/// Lets a segment go. Gives why it was held back, if it was.
+async fn let_go(core: &Rc<Core>, oldest: &Oldest) -> Result<Option<Held>, StorageError> {
+    let Oldest { log, segment, wanted } = oldest;
+    let (segment, wanted) = (*segment, *wanted);
     if let Some(held) = needed::store_anew(core, log, segment, wanted == Wanted::Any).await? {
         return Ok(Some(held));
     }
@@ -202,7 +237,9 @@ async fn let_go(
 
 /// Tells once why a segment stays that should go.
 fn hold_back(core: &Rc<Core>, log: &Rc<Log>, held: Held) {
-    if core.retention.held_back.borrow_mut().insert(log.id(), held) != Some(held) {
+    let before = core.retention.held_back.borrow_mut().insert(log.id(), held);
+    let is_known = before.is_some_and(|before| std::mem::discriminant(&before) == std::mem::discriminant(&held));
+    if !is_known {
         crate::log::warn(format_args!("log {}: its oldest segment stays although it should go: {held}", log.id()));
     }
 }

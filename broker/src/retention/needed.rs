@@ -22,7 +22,9 @@ const JOURNAL_BYTES_MAX: u64 = 32 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     /// For as long as half messages may be pending: the checks of them are bounded.
-    Half,
+    Halves {
+        count: usize,
+    },
     /// For as long as popped messages are held, a day at most; not when the disk fills.
     Popped,
     /// Until they are delivered.
@@ -39,9 +41,10 @@ pub(super) enum Held {
 impl fmt::Display for Held {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Held::Half => write!(
+            Held::Halves { count } => write!(
                 out,
-                "transactions in it are not ended; their producers are asked transactionCheckMax times at most"
+                "transactions in it are not ended ({count}): let their producers commit or roll back; they are given up \
+                 after transactionCheckMax checks"
             ),
             Held::Popped => write!(out, "messages in it are popped and not acknowledged; their time is a day at most"),
             Held::Due => write!(out, "delayed messages in it are due and being delivered"),
@@ -68,8 +71,9 @@ pub(super) async fn store_anew(
 ) -> Result<Option<Held>, StorageError> {
     let (id, limit) = (log.id(), segment.limit);
     let halves = core.transactions.of(id);
-    if halves.has_pending_before(limit) {
-        return Ok(Some(Held::Half));
+    match halves.pending_before(limit) {
+        0 => {}
+        count => return Ok(Some(Held::Halves { count })),
     }
     let bytes_max = if is_forced { segment.bytes / ANEW_PART_MAX } else { u64::MAX };
     match core.delays.hold_anew(id, limit, bytes_max, core.advertised()).await {

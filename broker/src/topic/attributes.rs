@@ -1,4 +1,4 @@
-//! Attributes of a topic: which there are, and how a modification changes them. Pure.
+//! Attributes of topics and groups: which there are, and how a modification changes them. Pure.
 //!
 //! A modification is a map whose keys carry a sign: `+name` adds or alters, `-name` deletes. Stored keys carry none.
 
@@ -11,9 +11,13 @@ pub(crate) const QUEUE_TYPE: &str = "queue.type";
 pub(crate) const CLEANUP_POLICY: &str = "cleanup.policy";
 pub(crate) const MESSAGE_TYPE: &str = "message.type";
 pub(crate) const RESERVE_TIME: &str = "reserve.time";
+/// Of a hundred pops of a group, so many take what has the highest priority first.
+pub(crate) const PRIORITY_FACTOR: &str = "priority.factor";
 
 /// The message type that a broker accepts only when it is configured to.
 pub(crate) const MESSAGE_TYPE_MIXED: &str = "MIXED";
+/// The message type of a topic whose queues are priorities.
+pub(crate) const MESSAGE_TYPE_PRIORITY: &str = "PRIORITY";
 
 /// Attributes by name, without signs.
 pub(crate) type Attributes = BTreeMap<Text, Text>;
@@ -21,42 +25,55 @@ pub(crate) type Attributes = BTreeMap<Text, Text>;
 /// What an attribute may be set to.
 enum Values {
     OneOf(&'static [&'static str]),
-    /// Whole numbers from the lowest allowed one.
-    AtLeast(i64),
+    /// Whole numbers between two.
+    Within(i64, i64),
 }
 
-struct Attribute {
+pub(crate) struct Attribute {
     name: &'static str,
     values: Values,
-    /// Whether a topic that exists may change it.
+    /// Whether what exists may change it.
     changeable: bool,
 }
 
-const ATTRIBUTES: [Attribute; 4] = [
+/// Those of topics.
+pub(crate) const OF_TOPICS: &[Attribute] = &[
     Attribute { name: QUEUE_TYPE, values: Values::OneOf(&["BatchCQ", "SimpleCQ"]), changeable: false },
     Attribute { name: CLEANUP_POLICY, values: Values::OneOf(&["DELETE", "COMPACTION"]), changeable: false },
     Attribute {
         name: MESSAGE_TYPE,
-        values: Values::OneOf(&["UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", MESSAGE_TYPE_MIXED]),
+        values: Values::OneOf(&[
+            "UNSPECIFIED",
+            "NORMAL",
+            "FIFO",
+            "DELAY",
+            "TRANSACTION",
+            MESSAGE_TYPE_PRIORITY,
+            MESSAGE_TYPE_MIXED,
+        ]),
         changeable: true,
     },
-    Attribute { name: RESERVE_TIME, values: Values::AtLeast(-1), changeable: true },
+    Attribute { name: RESERVE_TIME, values: Values::Within(-1, i64::MAX), changeable: true },
 ];
+
+/// Those of groups.
+pub(crate) const OF_GROUPS: &[Attribute] =
+    &[Attribute { name: PRIORITY_FACTOR, values: Values::Within(0, 100), changeable: true }];
 
 /// A modification that cannot be done.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum AttributeError {
     #[error("\"{text}\" is no attribute modification; write +name=value or -name, joined by commas")]
     Form { text: String },
-    #[error("attribute {name} is not known; known are {QUEUE_TYPE}, {CLEANUP_POLICY}, {MESSAGE_TYPE}, {RESERVE_TIME}")]
-    Unknown { name: String },
+    #[error("attribute {name} is not known; known are {known}")]
+    Unknown { name: String, known: String },
     #[error("attribute {name} is named twice")]
     Duplicate { name: String },
-    #[error("attribute {name} cannot be deleted while the topic is made")]
+    #[error("attribute {name} cannot be deleted of what is being made")]
     DeleteOnCreate { name: String },
-    #[error("attribute {name} cannot be deleted, the topic does not have it")]
+    #[error("attribute {name} cannot be deleted, it is not there")]
     DeleteMissing { name: String },
-    #[error("attribute {name} cannot be changed once the topic exists")]
+    #[error("attribute {name} of a topic cannot be changed once it exists")]
     Unchangeable { name: String },
     #[error("attribute {name} cannot be \"{value}\"")]
     Value { name: String, value: String },
@@ -79,8 +96,12 @@ pub(crate) fn parse(text: &str) -> Result<Attributes, AttributeError> {
     Ok(modification)
 }
 
-/// The attributes after a modification of `current`; `None` stands for a topic that is being made.
-pub(crate) fn modify(current: Option<&Attributes>, modification: &Attributes) -> Result<Attributes, AttributeError> {
+/// The attributes after a modification of `current`, of those that are `known`; `None` stands for what is being made.
+pub(crate) fn modify(
+    known: &[Attribute],
+    current: Option<&Attributes>,
+    modification: &Attributes,
+) -> Result<Attributes, AttributeError> {
     let mut attributes = current.cloned().unwrap_or_default();
     let mut named = BTreeSet::new();
     for (key, value) in modification {
@@ -89,10 +110,7 @@ pub(crate) fn modify(current: Option<&Attributes>, modification: &Attributes) ->
             (_, Some(name)) => (false, name),
             _ => return Err(AttributeError::Form { text: key.to_string() }),
         };
-        let attribute = ATTRIBUTES
-            .iter()
-            .find(|attribute| attribute.name == name)
-            .ok_or_else(|| AttributeError::Unknown { name: name.to_owned() })?;
+        let attribute = known.iter().find(|attribute| attribute.name == name).ok_or_else(|| unknown(known, name))?;
         if !named.insert(attribute.name) {
             return Err(AttributeError::Duplicate { name: name.to_owned() });
         }
@@ -116,10 +134,15 @@ pub(crate) fn modify(current: Option<&Attributes>, modification: &Attributes) ->
     Ok(attributes)
 }
 
+fn unknown(known: &[Attribute], name: &str) -> AttributeError {
+    let known: Vec<&str> = known.iter().map(|attribute| attribute.name).collect();
+    AttributeError::Unknown { name: name.to_owned(), known: known.join(", ") }
+}
+
 fn check_value(attribute: &Attribute, value: &str) -> Result<(), AttributeError> {
     let legal = match attribute.values {
         Values::OneOf(values) => values.contains(&value),
-        Values::AtLeast(least) => value.parse::<i64>().is_ok_and(|number| number >= least),
+        Values::Within(least, most) => value.parse().is_ok_and(|number| (least..=most).contains(&number)),
     };
     if legal { Ok(()) } else { Err(AttributeError::Value { name: attribute.name.to_owned(), value: value.to_owned() }) }
 }
@@ -147,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_topic_is_made_with_attributes() {
-        let made = modify(None, &attributes(&[("+queue.type", "BatchCQ"), ("+message.type", "FIFO")]));
+        let made = modify(OF_TOPICS, None, &attributes(&[("+queue.type", "BatchCQ"), ("+message.type", "FIFO")]));
         assert_eq!(made, Ok(attributes(&[("queue.type", "BatchCQ"), ("message.type", "FIFO")])));
         for (key, value) in [
             ("+no.such.attribute", "x"),
@@ -159,14 +182,14 @@ mod tests {
             ("+", "x"),
             ("", ""),
         ] {
-            assert!(modify(None, &attributes(&[(key, value)])).is_err(), "{key}={value}");
+            assert!(modify(OF_TOPICS, None, &attributes(&[(key, value)])).is_err(), "{key}={value}");
         }
     }
 
     #[test]
     fn a_topic_that_exists_changes_only_what_may_change() {
         let current = attributes(&[("queue.type", "SimpleCQ"), ("message.type", "FIFO")]);
-        let change = |pairs: &[(&str, &str)]| modify(Some(&current), &attributes(pairs));
+        let change = |pairs: &[(&str, &str)]| modify(OF_TOPICS, Some(&current), &attributes(pairs));
         assert_eq!(change(&[]), Ok(current.clone()));
         assert_eq!(change(&[("-message.type", "")]), Ok(attributes(&[("queue.type", "SimpleCQ")])));
         assert_eq!(change(&[("+queue.type", "SimpleCQ")]), Ok(current.clone()), "an equal value is no change");

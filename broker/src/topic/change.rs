@@ -72,7 +72,8 @@ pub(crate) fn updated(current: Option<&TopicConfig>, wish: &TopicConfig) -> Resu
     if wish.perm & !PERMISSION_BITS != 0 {
         return Err(invalid(format!("perm is {}; allowed are sums of 4 (read), 2 (write) and 1 (inherit)", wish.perm)));
     }
-    let attributes = attributes::modify(current.map(|config| &config.attributes), &wish.attributes)
+    let current = current.map(|config| &config.attributes);
+    let attributes = attributes::modify(attributes::OF_TOPICS, current, &wish.attributes)
         .map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))?;
     if attributes.get(attributes::MESSAGE_TYPE).is_some_and(|value| *value == attributes::MESSAGE_TYPE_MIXED) {
         return Err(invalid("message.type MIXED is not allowed on this broker; give the topic one type".to_owned()));

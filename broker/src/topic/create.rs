@@ -25,6 +25,9 @@ pub(crate) async fn ensure_for_send(
     if let Some(topic) = core.topics.get(topic) {
         return Ok(topic);
     }
+    if core.config().light_queues.enabled && name::is_light_topic(topic) {
+        return ensure_light_topic(core, topic).await;
+    }
     check(topic)?;
     if !may_be_made(core, topic, template) {
         return Err(no_topic(topic));
@@ -48,6 +51,17 @@ pub(crate) async fn ensure_retry_topic(
 /// The topic that keeps what a group could not consume.
 pub(crate) async fn ensure_dlq_topic(core: &Rc<Core>, group: &str) -> Result<Rc<Topic>, Refusal> {
     ensure_own_topic(core, &name::dlq_topic(group), 1).await
+}
+
+/// A light queue: a topic of one queue that makes itself while there are not too many.
+pub(crate) async fn ensure_light_topic(core: &Rc<Core>, topic: &str) -> Result<Rc<Topic>, Refusal> {
+    let count_max = core.config().light_queues.count_max;
+    if !core.topics.contains(topic) && core.topics.light_count() >= count_max as usize {
+        let remark =
+            format!("there are {count_max} light queues already (maxLmqConsumeQueueNum): delete some, or raise it");
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+    }
+    ensure_own_topic(core, topic, 1).await
 }
 
 /// A topic that the broker itself needs: as it is, or made with so many queues, readable and writable.

@@ -3,7 +3,7 @@
 //! [`TopicOwner`] decides all changes, one after the other. [`Topics`] is a core's view, changed only by the owner's
 //! publications; a change is answered when every core has it.
 
-mod attributes;
+pub(crate) mod attributes;
 mod change;
 mod create;
 mod owner;
@@ -21,7 +21,7 @@ use remoting::text::Text;
 
 pub(crate) use attributes::parse as parse_attributes;
 pub(crate) use change::{Change, no_topic};
-pub(crate) use create::{ensure_dlq_topic, ensure_for_send, ensure_own_topic, ensure_retry_topic};
+pub(crate) use create::{ensure_dlq_topic, ensure_for_send, ensure_light_topic, ensure_own_topic, ensure_retry_topic};
 pub(crate) use owner::TopicOwner;
 pub(crate) use table::config_table;
 
@@ -96,6 +96,10 @@ impl Topics {
 
     pub(crate) fn contains(&self, topic: &str) -> bool {
         self.by_name.borrow().contains_key(topic)
+    }
+
+    fn light_count(&self) -> usize {
+        self.by_name.borrow().keys().filter(|topic| name::is_light_topic(topic)).count()
     }
 
     fn put(&self, topic: &Topic) {

@@ -82,7 +82,7 @@ async fn settle(
 ) -> Result<(), Refusal> {
     let log: &Log = &ledger.log;
     let held = held.map(|held| (&core.delays, held));
-    let ticket = send::append(log, || ledger.settle(taken, Some(record), end, held)).await?;
+    let ticket = send::append(core, log, || ledger.settle(taken, Some(record), end, held)).await?;
     send::reached(log, &ticket, true).await
 }
 

@@ -164,10 +164,10 @@ impl Ledger {
         self.log.queue(HALF_TOPIC, self.own_queue(HALF_TOPIC))
     }
 
-    /// Whether a half message that is not ended lies in front of an offset of the log.
-    pub(crate) fn has_pending_before(&self, limit: LogOffset) -> bool {
+    /// How many half messages that are not ended lie in front of an offset of the log.
+    pub(crate) fn pending_before(&self, limit: LogOffset) -> usize {
         // Halves lie in the log as in their queue.
-        self.pending.borrow().iter().next().is_some_and(|(_, half)| half.offset < limit)
+        self.pending.borrow().iter().take_while(|(_, half)| half.offset < limit).count()
     }
 
     /// Lets a start need nothing of the journal in front of an offset; see [`Journal::leave`].

@@ -14,6 +14,7 @@ use runtime::sync::Notify;
 
 use super::{Session, message};
 use crate::failure::{Exit, Failure};
+use crate::output::More;
 use crate::time;
 
 /// The group of tools; every broker has it.
@@ -62,15 +63,19 @@ impl ConsumeMessage {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), Failure> {
         let queues = self.queues(&session.client).await?;
         let count_max = self.count.unwrap_or(if self.follow { u64::MAX } else { COUNT_DEFAULT });
-        let mut printer = Printer { session, count_left: count_max };
+        let mut printer = Printer { session, count_left: count_max, is_cut: false };
         if self.follow {
             return self.follow(&mut printer, queues).await;
         }
         for queue in &queues {
-            if printer.count_left == 0 {
+            if printer.is_cut {
                 break;
             }
             self.print_queue(&mut printer, queue).await?;
+        }
+        if printer.is_cut {
+            let fix = "-c NUMBER prints as many as it says, -i QUEUE and -o OFFSET go on from anywhere";
+            printer.session.output.cut(count_max, More::Certain, fix)?;
         }
         Ok(())
     }
@@ -121,7 +126,7 @@ impl ConsumeMessage {
         let client = printer.session.client.clone();
         let limit = self.limit_of(&client, queue).await?;
         let mut next = self.start_of(&client, queue).await?;
-        while next < limit && printer.count_left > 0 {
+        while next < limit && !printer.is_cut {
             let answer = client.pull(&self.pull_at(queue, next, Duration::ZERO)).await?;
             printer.print(&queue.broker_name, &answer, limit)?;
             if answer.status == PullStatus::NoNewMessage || answer.next_offset <= next {
@@ -204,6 +209,8 @@ async fn follow_queue(
 struct Printer<'a> {
     session: &'a mut Session,
     count_left: u64,
+    /// There was a message more than were wanted.
+    is_cut: bool,
 }
 
 impl Printer<'_> {
@@ -213,7 +220,11 @@ impl Printer<'_> {
             let record = record.map_err(|error| {
                 Failure::new(Exit::Failure, format!("{broker_name} sent a message that is none: {error}"))
             })?;
-            if self.count_left == 0 || record.queue_offset().0 as i64 >= limit {
+            if record.queue_offset().0 as i64 >= limit {
+                return Ok(());
+            }
+            if self.count_left == 0 {
+                self.is_cut = true;
                 return Ok(());
             }
             self.count_left -= 1;

@@ -43,6 +43,11 @@ impl Selection {
         self.ids.is_empty() && self.key.is_none() && self.begin_ms.is_none() && self.end_ms.is_none()
     }
 
+    /// Whether letters are named one by one.
+    pub(super) fn is_by_id(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
     pub(super) fn topic(&self) -> String {
         name::dlq_topic(&self.group)
     }

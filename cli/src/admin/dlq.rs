@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::dead_letters::Selection;
 use super::{Session, Tally, message};
 use crate::failure::Failure;
+use crate::output::More;
 use crate::table::Table;
 use crate::time;
 
@@ -65,17 +66,29 @@ impl List {
             ("#Dead Since", "storeTime"),
             ("#Keys", "keys"),
         ]);
-        let mut left = self.count;
+        let (mut shown, mut next_ms) = (0, None);
         let tally = visit(session, &self.selection, |_, record| {
-            if left > 0 {
-                left -= 1;
-                table.push(row(record));
+            if shown == self.count {
+                next_ms = Some(record.store_timestamp_ms());
+                return Ok(false);
             }
-            Ok(left > 0)
+            shown += 1;
+            table.push(row(record));
+            Ok(true)
         });
         let tally = tally.await?;
         session.output.table(&table)?;
+        if let Some(next_ms) = next_ms {
+            session.output.cut(shown, More::Certain, &self.fix(next_ms))?;
+        }
         tally.end()
+    }
+
+    /// How to see the letters that are left out, the first of which died at a time.
+    fn fix(&self, next_ms: i64) -> String {
+        let by_time =
+            if self.selection.is_by_id() { String::new() } else { format!(", -b {next_ms} goes on from here") };
+        format!("-c NUMBER lists as many as it says{by_time}, and export prints all")
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{Session, message};
 use crate::failure::{Exit, Failure};
+use crate::output::More;
 use crate::table::Table;
 
 #[derive(Debug, Args)]
@@ -78,9 +79,7 @@ impl QueryByKey {
             ..KeyQuery::new(&self.topic, &self.key, KeyKind::Key)
         };
         let bodies = session.client.query_key(&query).await?;
-        let records = matching(&bodies, |record| {
-            record.topic() == self.topic && properties::keys(record.properties()).any(|key| key == self.key)
-        });
+        let records = matching(&bodies, |record| self.has(record));
         if records.is_empty() {
             return Err(not_found(&self.topic, &format!("the key {}", self.key)));
         }
@@ -98,7 +97,28 @@ impl QueryByKey {
                 Value::from(message::offset_id(record)),
             ]);
         }
-        Ok(session.output.table(&table)?)
+        session.output.table(&table)?;
+        if let Some(before_ms) = self.may_be_cut_at(&bodies) {
+            let fix =
+                format!("a broker gives its newest {MESSAGES_OF_KEY_MAX} at most; -e {before_ms} shows older ones");
+            session.output.cut(records.len() as u64, More::Possible, &fix)?;
+        }
+        Ok(())
+    }
+
+    fn has(&self, record: &RecordView<'_>) -> bool {
+        record.topic() == self.topic && properties::keys(record.properties()).any(|key| key == self.key)
+    }
+
+    /// When an answer has as many messages as a broker gives: the time of its oldest one.
+    fn may_be_cut_at(&self, bodies: &[Bytes]) -> Option<i64> {
+        let count_max = usize::try_from(self.count_max.min(MESSAGES_OF_KEY_MAX)).unwrap_or(0);
+        let oldest_of_full = |body: &Bytes| {
+            let times: Vec<i64> =
+                Records::new(body).filter_map(Result::ok).map(|record| record.store_timestamp_ms()).collect();
+            if times.len() < count_max { None } else { times.into_iter().min() }
+        };
+        bodies.iter().filter_map(oldest_of_full).max()
     }
 }
 

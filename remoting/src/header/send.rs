@@ -78,6 +78,33 @@ impl<'a> Found<'a> {
     }
 }
 
+/// What decides where a send goes, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination<'a> {
+    pub topic: &'a str,
+    pub queue: &'a str,
+    /// Empty where there are none.
+    pub properties: &'a str,
+}
+
+/// All that is needed to pass a send on, found in one walk.
+pub fn destination(fields: &Fields) -> Option<Destination<'_>> {
+    let (mut topic, mut queue, mut properties) = (None, None, None);
+    for (index, name) in fields.names_bytes().enumerate() {
+        match name {
+            b"b" | b"topic" => topic = Some(index),
+            b"e" | b"queueId" => queue = Some(index),
+            b"i" | b"properties" => properties = Some(index),
+            _ => {}
+        }
+    }
+    Some(Destination {
+        topic: fields.read_at(topic?, "topic").ok()?,
+        queue: fields.read_at(queue?, "queueId").ok()?,
+        properties: properties.map_or(Ok(""), |index| fields.read_at(index, "properties")).ok()?,
+    })
+}
+
 impl SendMessage {
     /// Reads either form of names.
     ///
@@ -196,6 +223,11 @@ mod tests {
         assert_eq!((long.get("topic"), short.get("b"), short.get("topic")), (Some("T"), Some("T"), None));
         assert_eq!(SendMessage::decode(&long), Ok(sample()));
         assert_eq!(SendMessage::decode(&short), Ok(sample()));
+        let found = sample();
+        let found = Destination { topic: "T", queue: "-1", properties: &found.properties };
+        assert_eq!((destination(&long), destination(&short)), (Some(found), Some(found)));
+        short.remove("e");
+        assert_eq!(destination(&short), None);
     }
 
     #[test]

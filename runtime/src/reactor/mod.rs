@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use io_uring::squeue;
@@ -31,13 +32,23 @@ pub enum Reactor {
 /// The variable that names the reactor: `ring` or `glommio`.
 pub const REACTOR_VARIABLE: &str = "RINGMQ_REACTOR";
 
+static CHOSEN: OnceLock<Reactor> = OnceLock::new();
+
 impl Reactor {
-    /// As the environment says; the default where it says nothing that is known.
-    pub fn of_environment() -> Reactor {
-        match std::env::var(REACTOR_VARIABLE).as_deref() {
+    /// Makes it that of all cores of this process. Must come before the first of them.
+    ///
+    /// # Panics
+    /// When one was chosen, by a call or by a core that could not wait for it.
+    pub fn choose(self) {
+        CHOSEN.set(self).expect("the reactor is chosen once, before the first core");
+    }
+
+    /// The one that was chosen; else as the environment says, for tests; else the default.
+    pub(crate) fn chosen() -> Reactor {
+        *CHOSEN.get_or_init(|| match std::env::var(REACTOR_VARIABLE).as_deref() {
             Ok("glommio") => Reactor::Glommio,
             _ => Reactor::Ring,
-        }
+        })
     }
 }
 

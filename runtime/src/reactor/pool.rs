@@ -3,7 +3,12 @@
 use std::future::poll_fn;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock, Mutex};
-use std::task::{Poll, Waker};
+use std::task::Poll;
+
+use atomic_waker::AtomicWaker;
+use crossbeam_queue::ArrayQueue;
+
+use crate::scheduling;
 
 /// Calls that block at once. More wait their turn.
 const THREADS: usize = 8;
@@ -24,6 +29,7 @@ static CALLS: LazyLock<Sender<Call>> = LazyLock::new(|| {
 });
 
 fn work(calls: &Mutex<Receiver<Call>>) {
+    scheduling::as_helper();
     loop {
         let call = calls.lock().expect("nobody panics while waiting for a call").recv();
         let Ok(call) = call else { return };
@@ -31,33 +37,25 @@ fn work(calls: &Mutex<Receiver<Call>>) {
     }
 }
 
+/// Where a helper puts its result. No lock: a core would wait for a helper that lost its CPU while holding it.
 struct Slot<T> {
-    result: Option<T>,
-    waker: Option<Waker>,
+    result: ArrayQueue<T>,
+    waker: AtomicWaker,
 }
 
 /// Runs a call on a helper thread and waits for its result.
 pub(super) async fn run<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
-    let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
+    let slot = Arc::new(Slot { result: ArrayQueue::new(1), waker: AtomicWaker::new() });
     let filling = slot.clone();
     let work = move || {
-        let result = call();
-        let mut slot = filling.lock().expect("nobody panics with a slot");
-        slot.result = Some(result);
-        if let Some(waker) = slot.waker.take() {
-            waker.wake();
-        }
+        let filled = filling.result.push(call());
+        assert!(filled.is_ok(), "a slot takes one result");
+        filling.waker.wake();
     };
     CALLS.send(Box::new(work)).expect("the helpers live as long as the process");
     poll_fn(|context| {
-        let mut slot = slot.lock().expect("nobody panics with a slot");
-        match slot.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                slot.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+        slot.waker.register(context.waker());
+        slot.result.pop().map_or(Poll::Pending, Poll::Ready)
     })
     .await
 }

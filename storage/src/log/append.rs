@@ -7,8 +7,8 @@ use remoting::record::{self, BLANK_BYTES, Placement, RecordDraft};
 use runtime::buffer::BLOCK_BYTES;
 
 use super::dispatch::Pending;
-use super::{Log, Mark, MarkCall, Roll};
-use crate::error::{AppendError, IoContext, StorageError};
+use super::{Log, Mark, Roll};
+use crate::error::{AppendError, BusyCause, IoContext, StorageError};
 use crate::options::FlushPolicy;
 use crate::queue::{Entry, Indexed, QueueRef};
 use crate::scan::RECORD_BYTES_MAX;
@@ -41,7 +41,7 @@ impl Ticket {
 
     /// As [`Ticket::reached`] without a task: the call is made in the step in which the mark moves, before anything
     /// else runs, so it must be quick and not append.
-    pub fn when_reached(self, mark: Mark, call: MarkCall) {
+    pub fn when_reached(self, mark: Mark, call: impl FnOnce(Result<(), StorageError>) + 'static) {
         self.log.want(mark);
         self.log.marks.when_reached(self.end.0, mark, call);
     }
@@ -100,6 +100,7 @@ impl Log {
 
     fn was_appended(&self) {
         self.appended_more.notify();
+        self.ask_for_memory();
         if self.tail_file.borrow().is_some() {
             self.marks_advanced();
         }
@@ -120,12 +121,26 @@ impl Log {
         }
     }
 
-    /// Waits until a refused append may be tried again.
+    /// Waits until a refused append may be tried again: until half of what may wait is free, and at least for one more
+    /// write. A record that needs more than that half would be refused again at once, and its sender, which tries
+    /// again, would leave the core no time to write.
     pub async fn room(&self) {
-        let limit = self.options.unwritten_bytes_max / 2;
-        while self.marks.appended() - self.marks.written() > limit && !self.marks.has_failed() {
-            self.written_more.notified().await;
+        let (limit, written) = (self.options.unwritten_bytes_max / 2, self.marks.written());
+        while !self.marks.has_failed() {
+            let unwritten = self.marks.appended() - self.marks.written();
+            if unwritten > limit || (unwritten > 0 && self.marks.written() == written) {
+                self.written_more.notified().await;
+            } else if self.waits_for_segment() {
+                self.space_changed.notified().await;
+            } else {
+                return;
+            }
         }
+    }
+
+    /// Bytes that may wait for their write. A record that does not fit beside those that wait is refused as busy.
+    pub fn unwritten_bytes_max(&self) -> u64 {
+        self.options.unwritten_bytes_max
     }
 
     /// A queue whose topic was deleted begins anew under its name.
@@ -151,19 +166,12 @@ impl Log {
         let unwritten_bytes = appended - self.marks.written();
         let limit_bytes = self.options.unwritten_bytes_max;
         if unwritten_bytes > 0 && unwritten_bytes + bytes > limit_bytes {
-            return Err(AppendError::Busy { unwritten_bytes, limit_bytes });
+            return Err(AppendError::Busy(BusyCause::Writes { unwritten_bytes, limit_bytes }));
         }
         let rolls = bytes + BLANK_BYTES as u64 > self.segment_limit.get() - appended;
         let start = if rolls { self.segment_limit.get() } else { appended };
-        if let Some(full) = &*self.full.borrow()
-            && start + bytes > self.prepared.get()
-        {
-            return Err(AppendError::Full {
-                folder: self.folders.commit_log.clone(),
-                segment_bytes,
-                available_bytes: full.bytes_available,
-                prepared_bytes: self.prepared.get().saturating_sub(appended),
-            });
+        if start + bytes > self.space_limit.get() {
+            return Err(self.lack_of_space());
         }
         let mut tail = self.tail.borrow_mut();
         let reserved =

@@ -21,7 +21,7 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
 /// With a tail file, so little waits for so long for more to come.
 const GATHER_BYTES: u64 = 256 << 10;
-const GATHER_TIME: Duration = Duration::from_millis(1);
+const GATHER_TIME: Duration = Duration::from_millis(20);
 
 /// Bytes of one segment that are to be written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +79,12 @@ impl Log {
         let segment = self.segments.borrow().containing(chunk.start).expect("what is prepared has a segment");
         let parts = self.tail.borrow().slices(chunk.start, chunk.limit);
         let (flush, is_sync) = match self.options.flush {
-            FlushPolicy::Sync => (Flush::Data, true),
+            FlushPolicy::Sync => (Flush::Data(self.options.flush_kind), true),
             FlushPolicy::Async => (Flush::None, false),
         };
         let in_file = chunk.start - segment.start;
         let outcome = self.ring.write(&segment.direct, in_file, parts, flush).await;
-        outcome.map_err(|error| StorageError::io_at("write", &segment.path, in_file, error))?;
+        let outcome = outcome.map_err(|error| StorageError::io_at("write", &segment.path, in_file, error))?;
         let mut end = chunk.limit;
         if let Some(roll) = roll
             && end == roll.filled
@@ -102,6 +102,8 @@ impl Log {
             counts.writes += 1;
             counts.written_bytes += chunk.limit - chunk.start;
             counts.flushes += u64::from(is_sync);
+            counts.padding_bytes += outcome.padding_bytes;
+            counts.kernel_fallbacks += u64::from(outcome.fell_back);
         }
         self.tail.borrow_mut().trim(block_start(end));
         self.marks_advanced();

@@ -9,7 +9,7 @@ use base::QueueOffset;
 
 use super::Log;
 use crate::options::FlushPolicy;
-use crate::queue::{Entry, KeyEntry, QueueRef};
+use crate::queue::{Entry, KeyEntry, QueueRef, begins_extent};
 
 /// A record that just became visible.
 pub struct VisibleRecord<'a> {
@@ -57,18 +57,18 @@ impl Log {
             }
         }
         self.marks.wake();
-        let full = self.dispatched.get() - self.extents_end.get() >= self.options.extent_bytes
-            || self.index.borrow().records >= self.options.extent_records;
-        if full {
-            self.cut_wanted.notify();
-        }
     }
 
     fn show(&self, pending: &Pending) {
         let entry = pending.entry;
+        let start = self.extent_start.get();
+        if self.dispatched.get() > start && begins_extent(start, entry.offset.0, self.options.extent_bytes) {
+            self.extent_start.set(entry.offset.0);
+            self.extents_full.borrow_mut().push_back(entry.offset.0);
+            self.cut_wanted.notify();
+        }
         pending.queue.push_visible(pending.queue_offset, entry);
         let mut index = self.index.borrow_mut();
-        index.records += 1;
         let mut keys = self.pending_keys.borrow_mut();
         for _ in 0..pending.key_count {
             let hash = keys.pop_front().expect("each pending record has left its keys");

@@ -41,8 +41,7 @@ impl Log {
         Ok(valid.then_some(bytes))
     }
 
-    /// Whether a range is there, and not in the part behind the filler of a segment. What is in the tail cache alone may
-    /// lie in a segment that is still to be made.
+    /// Whether a range is there, and not in the part behind the filler of a segment.
     fn is_readable(&self, offset: LogOffset, bytes: u64) -> bool {
         let (start, limit) = (offset.0, offset.0 + bytes);
         let tail = self.tail.borrow();

@@ -6,6 +6,7 @@
 //! is passed over like one that is not there, and the records around it stay.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use base::{LogOffset, QueueOffset};
@@ -14,6 +15,7 @@ use runtime::net::Part;
 
 use super::Log;
 use super::append::block_start;
+use super::read_tiers::ReadTier;
 use super::segment::Segment;
 use crate::error::{IoContext, StorageError};
 use crate::queue::{LogRange, QueueRead, QueueRef, ReadLimits};
@@ -94,12 +96,15 @@ impl Log {
                 queue.drop_before(self.min_offset()).await?;
                 continue;
             }
-            let is_good = match self.make_resident(&found.ranges).await {
+            let tier = match self.make_resident(&found.ranges).await {
                 Err(error) if !is_gone() => return Err(error),
-                outcome => outcome.unwrap_or(false),
+                outcome => outcome.unwrap_or(None),
             };
             // A segment may have left the log meanwhile.
-            if is_good && !is_gone() {
+            if let Some(tier) = tier
+                && !is_gone()
+            {
+                self.counts.borrow_mut().read.of(tier).messages += u64::from(found.messages);
                 let mut parts = Vec::with_capacity(found.ranges.len());
                 for range in &found.ranges {
                     self.push_parts(*range, &mut parts)?;
@@ -130,7 +135,7 @@ impl Log {
         if memory_start < limit {
             let slices = self.tail.borrow().slices(memory_start, limit);
             parts.extend(slices.into_iter().map(Part::Slab));
-            self.counts.borrow_mut().read_memory_bytes += limit - memory_start;
+            self.counts.borrow_mut().read.tail_cache.bytes += limit - memory_start;
         }
         Ok(())
     }
@@ -140,7 +145,10 @@ impl Log {
         let (start, limit) = (range.offset.0, range.offset.0 + range.bytes);
         // The front of the tail cache was read back at open, unverified: it is taken from the file like all before it.
         let ours = if start < self.opened_end { self.opened_end } else { 0 };
-        let memory_start = self.tail.borrow().oldest().max(ours);
+        let mut memory_start = self.tail.borrow().oldest().max(ours);
+        if !self.options.tiers.tail_cache {
+            memory_start = memory_start.max(block_start(self.marks.written()));
+        }
         if start >= memory_start {
             return Ok(None);
         }
@@ -155,28 +163,31 @@ impl Log {
         Ok(Some(InFile { segment, start, limit }))
     }
 
-    /// Brings ranges into the page cache, off the core, where they are not in memory yet. False: records among them
-    /// turned out to be bad and are passed over from now on, so read the queue again.
-    pub async fn make_resident(&self, ranges: &[LogRange]) -> Result<bool, StorageError> {
-        let mut good = true;
+    /// Brings ranges into the page cache, off the core, where they are not in memory yet. Gives the slowest tier that was
+    /// needed. `None`: records among them turned out to be bad and are passed over from now on, so read the queue again.
+    async fn make_resident(&self, ranges: &[LogRange]) -> Result<Option<ReadTier>, StorageError> {
+        let (mut slowest, mut is_good) = (ReadTier::TailCache, true);
+        let tiers = self.options.tiers;
         for stretch in self.stretches(ranges)? {
             let (start, limit, base) = (stretch.start, stretch.limit, stretch.segment.start);
             let ours = limit.min(self.opened_end);
             let known = start >= ours || self.verified.borrow().contains(start, ours);
-            if known && stretch.segment.read.is_resident(start - base, limit - base) {
-                self.counts.borrow_mut().read_resident_bytes += limit - start;
-                continue;
+            let is_resident = || stretch.segment.read.is_resident(start - base, limit - base);
+            let tier = if known && (!tiers.cold || tiers.resident && is_resident()) {
+                ReadTier::Resident
+            } else {
+                ReadTier::Cold
+            };
+            self.counts.borrow_mut().read.of(tier).bytes += limit - start;
+            slowest = slowest.max(tier);
+            if tier == ReadTier::Cold {
+                self.counts.borrow_mut().cold_loads += 1;
+                let damages = self.load(&stretch, known).await?;
+                is_good &= damages.is_empty();
+                self.note_damages(damages);
             }
-            {
-                let mut counts = self.counts.borrow_mut();
-                counts.read_cold_bytes += limit - start;
-                counts.cold_loads += 1;
-            }
-            let damages = self.load(&stretch, known).await?;
-            good &= damages.is_empty();
-            self.note_damages(damages);
         }
-        Ok(good)
+        Ok(is_good.then_some(slowest))
     }
 
     /// What lies in files, neighbours taken together: the records between are for others who will read on here.
@@ -205,11 +216,12 @@ impl Log {
         let readable = block_start(self.marks.written()).min(segment.limit);
         let ahead = (limit + READ_AHEAD_BYTES).min(readable).max(limit);
         let opened_end = self.opened_end;
+        let _load = self.cold_share.begin(ahead - start, self.marks.appended()).await;
         let (verified_limit, damages) = runtime::blocking(move || -> Result<_, StorageError> {
             let (mut verified_limit, mut damages) = (start, Vec::new());
             if !known {
                 let range = ScanRange { start, limit: ahead.min(opened_end), durable: limit.min(opened_end) };
-                let scanned = scan(log, std::slice::from_ref(&segment), range, |_, _| Ok(()))?;
+                let scanned = scan(log, std::slice::from_ref(&segment), range, |_| Ok(ControlFlow::Continue(())))?;
                 (verified_limit, damages) = (scanned.end, scanned.damages);
             }
             if verified_limit < ahead {

@@ -100,11 +100,10 @@ impl Segments {
         Segments { by_start: segments.into_iter().map(|segment| (segment.start, Rc::new(segment))).collect() }
     }
 
-    pub(crate) fn insert(&mut self, segment: Segment) -> Rc<Segment> {
-        let segment = Rc::new(segment);
-        let before = self.by_start.insert(segment.start, segment.clone());
-        assert!(before.is_none(), "segment {} is there twice", segment.start);
-        segment
+    pub(crate) fn insert(&mut self, segment: Segment) {
+        let start = segment.start;
+        let before = self.by_start.insert(start, Rc::new(segment));
+        assert!(before.is_none(), "segment {start} is there twice");
     }
 
     pub(crate) fn containing(&self, offset: u64) -> Option<Rc<Segment>> {
@@ -124,6 +123,11 @@ impl Segments {
 
     pub(crate) fn last_start(&self) -> Option<u64> {
         self.by_start.keys().next_back().copied()
+    }
+
+    /// Behind the last one.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.by_start.values().next_back().map(|segment| segment.limit)
     }
 
     pub(crate) fn min_offset(&self) -> Option<u64> {

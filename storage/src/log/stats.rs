@@ -1,6 +1,7 @@
 //! What a log tells about itself.
 
 use super::Log;
+use super::read_tiers::TierReads;
 use crate::error::StorageError;
 use crate::recovery::{Damage, RecoveryReport};
 
@@ -11,12 +12,12 @@ pub(super) struct Counts {
     pub(super) appended_bytes: u64,
     pub(super) writes: u64,
     pub(super) written_bytes: u64,
+    pub(super) padding_bytes: u64,
+    pub(super) kernel_fallbacks: u64,
     pub(super) flushes: u64,
     pub(super) roll_waits: u64,
     pub(super) prepared_bytes: u64,
-    pub(super) read_memory_bytes: u64,
-    pub(super) read_resident_bytes: u64,
-    pub(super) read_cold_bytes: u64,
+    pub(super) read: TierReads,
     pub(super) dropped_segments: u64,
     pub(super) dropped_bytes: u64,
     pub(super) cold_loads: u64,
@@ -44,13 +45,15 @@ pub struct LogStats {
     pub writes: u64,
     /// Bytes handed to the device, without the padding of last blocks.
     pub written_bytes: u64,
+    /// Zeros written behind the ends of writes, up to the ends of their blocks.
+    pub padding_bytes: u64,
+    /// Writes that the kernel could not start at once and gave to a thread of its own.
+    pub kernel_fallbacks: u64,
     pub flushes: u64,
     /// Times that a write waited for blocks to be prepared.
     pub roll_waits: u64,
     pub prepared_bytes: u64,
-    pub read_memory_bytes: u64,
-    pub read_resident_bytes: u64,
-    pub read_cold_bytes: u64,
+    pub read: TierReads,
     /// Times that a stretch of a file was brought in, off the core.
     pub cold_loads: u64,
     pub tail_cache_bytes: u64,
@@ -86,12 +89,12 @@ impl Log {
             appended_bytes: counts.appended_bytes,
             writes: counts.writes,
             written_bytes: counts.written_bytes,
+            padding_bytes: counts.padding_bytes,
+            kernel_fallbacks: counts.kernel_fallbacks,
             flushes: counts.flushes,
             roll_waits: counts.roll_waits,
             prepared_bytes: counts.prepared_bytes,
-            read_memory_bytes: counts.read_memory_bytes,
-            read_resident_bytes: counts.read_resident_bytes,
-            read_cold_bytes: counts.read_cold_bytes,
+            read: counts.read,
             cold_loads: counts.cold_loads,
             tail_cache_bytes: self.tail.borrow().bytes(),
             dropped_segments: counts.dropped_segments,

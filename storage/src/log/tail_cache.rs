@@ -55,6 +55,19 @@ impl TailCache {
         ((self.sealed.len() + self.free.len() + 1) * self.slab_bytes) as u64
     }
 
+    pub(crate) fn slab_bytes(&self) -> usize {
+        self.slab_bytes
+    }
+
+    /// Whether the next slab should be got now: the last is half full, and none is free.
+    pub(crate) fn wants_slab(&self) -> bool {
+        self.free.is_empty() && self.writer.room() < self.slab_bytes / 2
+    }
+
+    pub(crate) fn add_free(&mut self, slab: SlabWriter) {
+        self.free.push(slab);
+    }
+
     /// Makes sure that so many bytes can be pushed.
     pub(crate) fn reserve(&mut self, bytes: usize) -> io::Result<()> {
         self.reserve_beside(self.writer.room(), bytes)

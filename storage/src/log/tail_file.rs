@@ -17,7 +17,7 @@ use std::path::Path;
 
 use base::LogId;
 use runtime::buffer::BLOCK_BYTES;
-use runtime::mapped::MappedFile;
+use runtime::mapped::{MappedFile, Pages};
 
 const MAGIC: u64 = 0x524d_515f_5441_494c;
 const VERSION: u32 = 1;
@@ -34,8 +34,13 @@ const RING_AT: usize = BLOCK_BYTES;
 /// Bytes of the file, unless fewer may be unwritten at all. With more than that unwritten, senders wait for the log.
 const BYTES_MAX: u64 = 32 << 20;
 
+/// Pages are made ready so far in front of what is put. The kernel makes each wait again once it has written it back.
+const READY_BYTES: u64 = 2 << 20;
+
 pub(crate) struct TailFile {
     file: MappedFile,
+    /// Offset of the log up to which pages were made ready, or are about to be.
+    ready: u64,
 }
 
 impl TailFile {
@@ -43,12 +48,33 @@ impl TailFile {
     pub(crate) fn create(path: &Path, head: Head, end: u64) -> io::Result<TailFile> {
         let mut file = MappedFile::create(path, RING_AT + head.ring_bytes as usize, &head.encode())?;
         file.publish(END_AT, end);
-        Ok(TailFile { file })
+        Ok(TailFile { file, ready: end })
     }
 
     /// The bytes that the ring takes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.file.bytes() - RING_AT) as u64
+    }
+
+    fn ready_bytes(&self) -> u64 {
+        READY_BYTES.min(self.bytes())
+    }
+
+    /// Whether a log that ends at `end` has come close to pages that are not ready.
+    pub(crate) fn wants_pages(&self, end: u64) -> bool {
+        end + self.ready_bytes() / 2 > self.ready
+    }
+
+    /// The next pages to make ready, up to the end of the ring.
+    pub(crate) fn pages_ahead(&mut self, end: u64) -> Option<Pages> {
+        if !self.wants_pages(end) {
+            return None;
+        }
+        let start = self.ready.max(end);
+        let at = start % self.bytes();
+        let bytes = (end + self.ready_bytes() - start).min(self.bytes() - at);
+        self.ready = start + bytes;
+        Some(self.file.pages(RING_AT + at as usize, bytes as usize))
     }
 
     /// Copies what lies at this offset of the log. It must fit.
@@ -100,4 +126,28 @@ pub(crate) fn decode(content: &[u8]) -> Option<(Head, u64, &[u8])> {
     let ring = content.get(RING_AT..)?;
     let is_whole = content[..END_AT] == head.encode() && ring.len() as u64 == head.ring_bytes;
     is_whole.then_some((head, u64_at(END_AT)?, ring))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::file::TempFolder;
+
+    #[test]
+    fn pages_are_made_ready_in_front_of_what_is_put() {
+        for ring_bytes in [BLOCK_BYTES as u64, 3 * READY_BYTES] {
+            let folder = TempFolder::new("tail-file");
+            let head = Head { log: LogId(1), generation: 1, ring_bytes };
+            let mut end = 12_345;
+            let mut file = TailFile::create(&folder.path().join("tail"), head, end).expect("made");
+            for step in (1..2000).map(|number| number * 7 % 9001) {
+                end += step;
+                while let Some(pages) = file.pages_ahead(end) {
+                    pages.make_ready();
+                }
+                let in_front = file.ready - end;
+                assert!(in_front >= file.ready_bytes() / 2 && in_front <= ring_bytes, "{in_front} ready at {end}");
+            }
+        }
+    }
 }

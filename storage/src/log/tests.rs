@@ -1,7 +1,9 @@
 //! Tests of a whole log on real files, and what they share.
 
+mod built;
 mod crash;
 mod damage;
+mod many_queues;
 mod model;
 mod order;
 mod read;
@@ -38,7 +40,6 @@ fn small(flush: FlushPolicy) -> LogOptions {
         flush,
         tail_cache_bytes: 4 << 20,
         extent_bytes: 700 << 10,
-        extent_records: 300,
         ..LogOptions::default()
     }
 }

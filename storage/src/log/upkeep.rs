@@ -55,7 +55,7 @@ impl Log {
         while !self.ended.get() && !self.marks.has_failed() {
             self.cut_wanted.notified().await;
             while !self.stopping.get()
-                && let Err(error) = self.cut().await
+                && let Err(error) = self.cut_full().await
             {
                 self.counts.borrow_mut().extent_failure = Some(error);
                 runtime::clock::within(RETRY_CUT, self.end_wanted.notified()).await;
@@ -63,29 +63,41 @@ impl Log {
         }
     }
 
-    /// Stores what was derived from the log since the last extent.
-    pub(super) async fn cut(&self) -> Result<(), StorageError> {
+    /// Stores the extents that have all their records.
+    async fn cut_full(&self) -> Result<(), StorageError> {
         let _turn = self.cut_turn.take().await;
-        let (start, limit) = (self.extents_end.get(), self.dispatched.get());
+        loop {
+            let Some(limit) = self.extents_full.borrow().front().copied() else { return Ok(()) };
+            self.cut_before(limit).await?;
+            self.extents_full.borrow_mut().pop_front();
+        }
+    }
+
+    /// Stores all that was derived from the log, also of an extent that gets more records. The next start goes on with it.
+    pub(super) async fn cut(&self) -> Result<(), StorageError> {
+        self.cut_full().await?;
+        let _turn = self.cut_turn.take().await;
+        self.cut_before(self.dispatched.get()).await
+    }
+
+    async fn cut_before(&self, limit: u64) -> Result<(), StorageError> {
+        let start = self.extents_end.get();
         if limit <= start {
             return Ok(());
         }
-        let keys = {
-            let mut index = self.index.borrow_mut();
-            index.freeze()
-        };
+        let keys = self.index.borrow_mut().freeze_before(limit);
         let queues = self.queues();
         let mut runs = Vec::new();
         let mut owners: Vec<QueueRef> = Vec::new();
         for queue in queues {
-            queue.freeze();
-            for (first, entries) in queue.unstored() {
+            queue.freeze_before(limit);
+            for (first, entries) in queue.unstored_before(limit) {
                 let topic = queue.topic_shared().clone();
                 runs.push(ContentRun { topic, queue_id: queue.id(), first, entries });
                 owners.push(queue.clone());
             }
         }
-        let outcome = self.store_cut(ExtentContent { log: self.id, start, limit, runs, keys: keys.to_vec() }).await;
+        let outcome = self.store_cut(ExtentContent { log: self.id, start, limit, runs, keys }).await;
         let loaded = match outcome {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -119,7 +131,7 @@ impl Log {
             runtime::clock::within(STOP_CHECK, reached).await.transpose()?;
         }
         let (folder, id) = (self.folders.queues(), self.id);
-        runtime::blocking(move || store_extent(&folder, id, content)).await
+        runtime::blocking(move || store_extent(&folder, id, &content)).await
     }
 
     /// The task that makes damaged extents anew.
@@ -215,7 +227,7 @@ impl Log {
             if let Some(error) = self.marks.failure() {
                 return Err(error);
             }
-            if self.full.borrow().is_some() && end > self.prepared.get() {
+            if self.full.borrow().is_some() && end > self.space_limit.get() {
                 let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
                 return Err(StorageError::io("write the end of", &self.folders.commit_log, full));
             }
@@ -234,6 +246,9 @@ impl Log {
             self.flush_wanted.notify();
             self.prepare_wanted.notify();
             self.frontier_moved.notify();
+            self.segment_wanted.notify();
+            self.slab_wanted.notify();
+            self.pages_wanted.notify();
             self.cut_wanted.notify();
             self.extents.damage_found.notify();
             self.end_wanted.notify();

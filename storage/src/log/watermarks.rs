@@ -19,12 +19,10 @@ pub enum Mark {
     Durable,
 }
 
-/// What is done when a mark is reached, or when it never will be.
-pub type MarkCall = Box<dyn FnOnce(Result<(), StorageError>)>;
-
 enum Waiting {
     Task(Waker),
-    Call(MarkCall),
+    /// What is done when a mark is reached, or when it never will be.
+    Call(Box<dyn FnOnce(Result<(), StorageError>)>),
 }
 
 struct Waiter {
@@ -138,7 +136,7 @@ impl Watermarks {
     }
 
     /// As [`Watermarks::reached`] for who has no task: the call is made in the step that wakes, or at once.
-    pub(crate) fn when_reached(&self, end: u64, mark: Mark, call: MarkCall) {
+    pub(crate) fn when_reached(&self, end: u64, mark: Mark, call: impl FnOnce(Result<(), StorageError>) + 'static) {
         let (reached, waiting) = self.of(mark);
         if reached.get() >= end {
             return call(Ok(()));
@@ -146,7 +144,7 @@ impl Watermarks {
         if let Some(error) = self.failure() {
             return call(Err(error));
         }
-        insert(&mut waiting.borrow_mut(), end, Waiting::Call(call));
+        insert(&mut waiting.borrow_mut(), end, Waiting::Call(Box::new(call)));
     }
 
     fn of(&self, mark: Mark) -> (&Cell<u64>, &RefCell<VecDeque<Waiter>>) {
@@ -215,7 +213,7 @@ mod tests {
             for end in [500, 360, 350] {
                 let calls = calls.clone();
                 let call = move |outcome: Result<(), StorageError>| calls.borrow_mut().push((end, outcome.is_ok()));
-                marks.when_reached(end, Mark::Safe, Box::new(call));
+                marks.when_reached(end, Mark::Safe, call);
             }
             assert_eq!(*calls.borrow(), [(350, true)], "what is reached is told at once");
             // Moved, but nobody was woken yet: a failure does not take back what was reached.

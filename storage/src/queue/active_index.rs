@@ -1,24 +1,26 @@
 //! What is derived from the newest stretch of a log and not stored yet, and the same while it is rebuilt.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use base::{LogId, LogOffset, QueueId};
 use remoting::record::RecordView;
 
+use super::chunks::Chunks;
 use super::entry::{Entry, Indexed, KeyEntry};
-use super::extent_file::{ContentRun, ExtentContent};
+use super::extent_file::{CHUNK_COUNT, ContentRun, ExtentContent, ExtentFile, StoredRun};
 
 /// A growing run of one queue.
 #[derive(Debug)]
 pub(crate) struct RunBuilder {
     pub(crate) first: u64,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Chunks<Entry>,
 }
 
 impl RunBuilder {
     pub(crate) fn new(first: u64) -> RunBuilder {
-        RunBuilder { first, entries: Vec::new() }
+        RunBuilder { first, entries: Chunks::default() }
     }
 
     pub(crate) fn limit(&self) -> u64 {
@@ -29,17 +31,16 @@ impl RunBuilder {
 /// The keys of the records that no extent holds yet. Searched from its end: cheap to fill, and bounded by an extent.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveIndex {
-    pub(crate) keys: Vec<KeyEntry>,
-    pub(crate) records: usize,
+    pub(crate) keys: Chunks<KeyEntry>,
     /// The keys of the extent that is being written.
-    pub(crate) frozen: Option<Arc<Vec<KeyEntry>>>,
+    pub(crate) frozen: Option<Arc<Chunks<KeyEntry>>>,
 }
 
 impl ActiveIndex {
     /// All keys of a hash, oldest first.
     pub(crate) fn find(&self, hash: u64) -> Vec<KeyEntry> {
         let frozen = self.frozen.iter().flat_map(|keys| keys.iter());
-        frozen.chain(&self.keys).filter(|key| key.hash == hash).copied().collect()
+        frozen.chain(self.keys.iter()).filter(|key| key.hash == hash).copied().collect()
     }
 
     /// The extent could not be stored: its keys belong to the growing part again.
@@ -53,14 +54,15 @@ impl ActiveIndex {
     /// Store time of the oldest record that has a key, to the second.
     pub(crate) fn store_ms_first(&self) -> Option<u64> {
         let frozen = self.frozen.iter().flat_map(|keys| keys.iter());
-        frozen.chain(&self.keys).next().map(|key| u64::from(key.store_seconds) * 1000)
+        frozen.chain(self.keys.iter()).next().map(|key| u64::from(key.store_seconds) * 1000)
     }
 
-    /// Begins the next stretch, and keeps the keys findable until their extent is there.
-    pub(crate) fn freeze(&mut self) -> Arc<Vec<KeyEntry>> {
+    /// Begins the next stretch behind an offset, and keeps the keys in front of it findable until their extent is there.
+    pub(crate) fn freeze_before(&mut self, limit: u64) -> Arc<Chunks<KeyEntry>> {
         assert!(self.frozen.is_none(), "one extent is written at a time");
-        let keys = Arc::new(std::mem::take(&mut self.keys));
-        self.records = 0;
+        let at = self.keys.partition_point(|key| key.offset < limit);
+        let behind = self.keys.split_off(at);
+        let keys = Arc::new(std::mem::replace(&mut self.keys, behind));
         self.frozen = Some(keys.clone());
         keys
     }
@@ -71,14 +73,60 @@ pub(crate) struct IndexBuilder {
     log: LogId,
     pub(crate) start: u64,
     runs: BTreeMap<(Arc<str>, u32), Vec<RunBuilder>>,
-    keys: Vec<KeyEntry>,
-    pub(crate) records: usize,
+    keys: Chunks<KeyEntry>,
+    is_empty: bool,
     scratch: String,
+}
+
+/// Whether a record at `offset` begins another extent than the one that began at `start` and has records: extents are
+/// stretches between multiples of `extent_bytes`. So they are a function of the log, whenever they were cut.
+pub(crate) fn begins_extent(start: u64, offset: u64, extent_bytes: u64) -> bool {
+    start / extent_bytes != offset / extent_bytes
 }
 
 impl IndexBuilder {
     pub(crate) fn new(log: LogId, start: u64) -> IndexBuilder {
-        IndexBuilder { log, start, runs: BTreeMap::new(), keys: Vec::new(), records: 0, scratch: String::new() }
+        IndexBuilder {
+            log,
+            start,
+            runs: BTreeMap::new(),
+            keys: Chunks::default(),
+            is_empty: true,
+            scratch: String::new(),
+        }
+    }
+
+    /// Goes on with an extent that was stored before it had all its records. Blocks.
+    pub(crate) fn of_extent(log: LogId, extent: &ExtentFile, runs: &[StoredRun]) -> io::Result<IndexBuilder> {
+        let mut builder = IndexBuilder::new(log, extent.start);
+        for run in runs {
+            let mut entries = Chunks::default();
+            for chunk in 0..u64::from(run.count).div_ceil(CHUNK_COUNT) {
+                entries.extend(extent.read_entries(run.place, run.count, chunk)?);
+            }
+            let key = (run.topic.clone(), run.queue_id.0);
+            builder.runs.entry(key).or_default().push(RunBuilder { first: run.first, entries });
+        }
+        let mut keys = extent.all_keys()?;
+        keys.sort_unstable_by_key(|key| key.offset);
+        builder.keys = keys.into_iter().collect();
+        builder.is_empty = false;
+        Ok(builder)
+    }
+
+    /// Whether no record was looked at.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Whether a record at this offset begins the next extent.
+    pub(crate) fn ends_before(&self, offset: LogOffset, extent_bytes: u64) -> bool {
+        !self.is_empty && begins_extent(self.start, offset.0, extent_bytes)
+    }
+
+    /// Passes over a record that does not count any more.
+    pub(crate) fn pass(&mut self) {
+        self.is_empty = false;
     }
 
     pub(crate) fn push(&mut self, view: &RecordView<'_>, offset: LogOffset) {
@@ -97,14 +145,14 @@ impl IndexBuilder {
                 if last.is_some_and(|run| queue_offset < run.limit()) {
                     runs.clear();
                 }
-                runs.push(RunBuilder { first: queue_offset, entries: vec![entry] });
+                runs.push(RunBuilder { first: queue_offset, entries: [entry].into_iter().collect() });
             }
         }
         let keys = &mut self.keys;
         indexed.key_hashes(&mut self.scratch, view.topic(), |hash| {
             keys.push(KeyEntry { hash, offset: offset.0, bytes, store_seconds: (store_timestamp_ms / 1000) as u32 });
         });
-        self.records += 1;
+        self.is_empty = false;
     }
 
     /// All of it, up to `limit`.
@@ -118,6 +166,6 @@ impl IndexBuilder {
                 entries: Arc::new(run.entries),
             }));
         }
-        ExtentContent { log: self.log, start: self.start, limit, runs, keys: self.keys }
+        ExtentContent { log: self.log, start: self.start, limit, runs, keys: Arc::new(self.keys) }
     }
 }

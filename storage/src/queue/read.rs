@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::{LogOffset, QueueOffset};
 
 use super::Queue;
+use super::chunks::Chunks;
 use super::entry::Entry;
 use super::extent::{Extent, Extents};
 use super::extent_file::CHUNK_COUNT;
@@ -67,7 +68,7 @@ pub enum QueueRead {
 /// Where a message is to be looked for.
 enum Located {
     Active,
-    Memory { first: u64, entries: Arc<Vec<Entry>> },
+    Memory { first: u64, entries: Arc<Chunks<Entry>> },
     Stored { first: u64, extent: Rc<Extent>, place: u64, count: u32 },
     Missing { next: u64 },
     End,
@@ -110,16 +111,10 @@ impl<M: Fn(i64) -> bool> Collector<'_, M> {
         true
     }
 
-    /// The offset behind those taken from `entries`, whose first has the offset `first`.
-    fn offer_all(&mut self, at: u64, first: u64, entries: &[Entry]) -> u64 {
-        let mut at = at;
-        while let Some(entry) = entries.get((at - first) as usize) {
-            if !self.offer(at, entry) {
-                break;
-            }
-            at += 1;
-        }
-        at
+    /// The offset behind those taken from `entries`, whose first has the offset `at`.
+    fn offer_all(&mut self, at: u64, entries: &[Entry]) -> u64 {
+        let taken = (at..).zip(entries).take_while(|(at, entry)| self.offer(*at, entry)).count();
+        at + taken as u64
     }
 }
 
@@ -158,13 +153,15 @@ impl Queue {
                 }
                 Located::Active => {
                     let active = self.active.borrow();
-                    at = collector.offer_all(at, active.first, &active.entries);
+                    at = collector.offer_all(at, active.entries.piece_from((at - active.first) as usize));
                 }
-                Located::Memory { first, entries } => at = collector.offer_all(at, first, &entries),
+                Located::Memory { first, entries } => {
+                    at = collector.offer_all(at, entries.piece_from((at - first) as usize));
+                }
                 Located::Stored { first, extent, place, count } => {
                     let chunk = (at - first) / CHUNK_COUNT;
                     if let Some(entries) = self.chunk(&extent, (place, count), chunk).await? {
-                        at = collector.offer_all(at, first + chunk * CHUNK_COUNT, &entries);
+                        at = collector.offer_all(at, &entries[((at - first) % CHUNK_COUNT) as usize..]);
                     }
                 }
             }
@@ -182,10 +179,8 @@ impl Queue {
     /// Visible messages from `from` on: some of those that lie together, none where the queue ends. The next call begins
     /// behind the last of them.
     pub async fn entries(&self, from: QueueOffset) -> Result<Vec<(QueueOffset, Entry)>, StorageError> {
-        let numbered = |first: u64, entries: &[Entry]| {
-            let rest = entries.iter().take(CHUNK_COUNT as usize);
-            (first..).map(QueueOffset).zip(rest.copied()).collect::<Vec<_>>()
-        };
+        let numbered =
+            |first: u64, entries: &[Entry]| (first..).map(QueueOffset).zip(entries.iter().copied()).collect::<Vec<_>>();
         let mut at = from.0;
         loop {
             match self.locate(at) {
@@ -193,9 +188,11 @@ impl Queue {
                 Located::Missing { next } => at = next,
                 Located::Active => {
                     let active = self.active.borrow();
-                    return Ok(numbered(at, &active.entries[(at - active.first) as usize..]));
+                    return Ok(numbered(at, active.entries.piece_from((at - active.first) as usize)));
                 }
-                Located::Memory { first, entries } => return Ok(numbered(at, &entries[(at - first) as usize..])),
+                Located::Memory { first, entries } => {
+                    return Ok(numbered(at, entries.piece_from((at - first) as usize)));
+                }
                 Located::Stored { first, extent, place, count } => {
                     let chunk = (at - first) / CHUNK_COUNT;
                     if let Some(entries) = self.chunk(&extent, (place, count), chunk).await? {

@@ -1,4 +1,5 @@
 //! `compat replies`: plays `tests/compat/scenario.txt` on Apache RocketMQ and on RingMQ and compares what they answer.
+//! `compat import [stop|kill]`: lets Apache make a store, imports it, and compares what both serve from it.
 //! `compat sql92 FILE`: writes filter expressions with Apache's verdicts into a file.
 //!
 //! Both sides are started here, unless addresses are given. It fails on a difference that is not in
@@ -9,15 +10,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use harness::compat::apache::{self, Apache};
+use harness::compat::apache::{self, Apache, End};
 use harness::compat::difference::{Accepted, between, sort};
 use harness::compat::play::{Addresses, Played, play};
-use harness::compat::{rule, scenario, sql92};
+use harness::compat::{import as stores, rule, scenario, sql92};
 use harness::now_ms;
 use harness::process::Dev;
 
 const USAGE: &str = "\
 usage: compat replies [--apache NAMESRV,BROKER] [--ringmq NAMESRV,BROKER] [--known]
+       compat import [stop|kill]
        compat sql92 FILE [--seed N] [--count N]";
 
 /// What both brokers are started with.
@@ -43,6 +45,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["replies", options @ ..] => replies(options),
+        ["import"] => import(&[End::Stop, End::Kill]),
+        ["import", "stop"] => import(&[End::Stop]),
+        ["import", "kill"] => import(&[End::Kill]),
         ["sql92", file, options @ ..] => judge(file, options),
         _ => Err(USAGE.to_owned()),
     };
@@ -135,6 +140,11 @@ fn played(steps: &[scenario::Step], addresses: &Addresses) -> Result<Played, Str
         .into_iter()
         .map(|(step, code, facts)| (step, code, rule::normalised(&facts, addresses, now_ms)))
         .collect())
+}
+
+fn import(ends: &[End]) -> Result<(), String> {
+    let jars = apache::jars()?;
+    ends.iter().try_for_each(|end| stores::run(&jars, *end))
 }
 
 fn judge(file: &str, options: &[&str]) -> Result<(), String> {

@@ -44,8 +44,18 @@ pub struct Apache {
     pub namesrv: String,
     pub broker: String,
     // Declared before the folder's owner: the processes end before their folder is removed.
-    _processes: [Running; 2],
-    _folder: Folder,
+    server: Running,
+    _nameserver: Running,
+    folder: Folder,
+}
+
+/// How a broker is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// SIGTERM.
+    Stop,
+    /// SIGKILL.
+    Kill,
 }
 
 impl Apache {
@@ -84,7 +94,26 @@ impl Apache {
         await_open(&mut nameserver, &namesrv)?;
         let mut server = launch("org.apache.rocketmq.broker.BrokerStartup", HEAP, &broker_conf);
         await_open(&mut server, &broker)?;
-        Ok(Apache { namesrv, broker, _processes: [server, nameserver], _folder: folder })
+        Ok(Apache { namesrv, broker, server, _nameserver: nameserver, folder })
+    }
+
+    /// The folder of the broker's store.
+    pub fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    /// Ends the broker; its store stays as long as the value.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn end(&mut self, end: End) -> Result<(), String> {
+        match end {
+            End::Kill => self.server.kill(),
+            // Java ends with 128 and the number of the signal.
+            End::Stop if self.server.stop().is_some() => {}
+            End::Stop => return Err(format!("Apache's broker does not end:\n{}", self.server.log())),
+        }
+        Ok(())
     }
 }
 

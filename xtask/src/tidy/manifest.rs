@@ -18,6 +18,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "bench" => Some(&["base", "runtime", "remoting", "transport", "client"]),
         "namesrv" | "client" => Some(&["base", "runtime", "remoting", "transport"]),
         "broker" => Some(&["base", "runtime", "remoting", "transport", "storage"]),
+        "import" => Some(&["base", "runtime", "remoting", "storage", "broker"]),
         "tests" => Some(&["base", "runtime", "remoting", "client"]),
         _ => None,
     }

@@ -8,7 +8,7 @@ use remoting::header::stats::{BrokerConfigResponse, ExchangeHaInfo, ResetMasterF
 use remoting::json;
 use remoting::text::Text;
 
-use super::status::{LogTotals, log_totals};
+use super::log_totals::{LogTotals, log_totals};
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
 

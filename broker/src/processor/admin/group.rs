@@ -14,7 +14,7 @@ use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::group::config_table::ConfigChange;
 use crate::group::{self, GroupConfigOwner};
-use crate::topic::TOPIC_QUEUES_MAX;
+use crate::topic::{TOPIC_QUEUES_MAX, attributes};
 
 /// Makes or replaces one group (200); anywhere. A setting that the body lacks has its usual value.
 pub(crate) async fn update_group(core: Rc<Core>, request: Request) -> Outcome {
@@ -28,13 +28,16 @@ pub(crate) async fn update_groups(core: Rc<Core>, request: Request) -> Outcome {
     put(&core, list.group_config_list).await
 }
 
-async fn put(core: &Rc<Core>, configs: Vec<SubscriptionGroupConfig>) -> Outcome {
-    for config in &configs {
+async fn put(core: &Rc<Core>, mut configs: Vec<SubscriptionGroupConfig>) -> Outcome {
+    for config in &mut configs {
         name::check_group(&config.group_name).map_err(|error| wrong_name(&error))?;
-        if let Some(attribute) = config.attributes.keys().next() {
-            let remark = format!("{attribute} of group {} is unknown: groups have no attributes", config.group_name);
-            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
-        }
+        // What a request has is a modification; what is stored has none of its signs.
+        let current = core.group_configs.get(&config.group_name);
+        let current = current.as_ref().map(|config| &config.attributes);
+        config.attributes =
+            attributes::modify(attributes::OF_GROUPS, current, &config.attributes).map_err(|error| {
+                Refusal::new(ResponseCode::SYSTEM_ERROR, format!("group {}: {error}", config.group_name))
+            })?;
         if !(0..=TOPIC_QUEUES_MAX).contains(&config.retry_queue_nums) {
             let remark = format!(
                 "retryQueueNums {} of group {} is not between 0 and {TOPIC_QUEUES_MAX}",

@@ -4,6 +4,7 @@ pub(crate) mod broker;
 pub(crate) mod connection;
 pub(crate) mod consume_stats;
 pub(crate) mod group;
+pub(crate) mod log_totals;
 pub(crate) mod maintenance;
 pub(crate) mod offsets;
 pub(crate) mod relay;

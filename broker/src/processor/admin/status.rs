@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use base::Millis;
@@ -22,33 +23,20 @@ use crate::core::Core;
 use crate::retention;
 use crate::stats::{self, Item, StatsView, Window};
 
-/// All logs together, in bytes. Offsets are summed, so they grow with every message whichever log it goes to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LogTotals {
-    pub(crate) min: i64,
-    pub(crate) appended: i64,
-    pub(crate) durable: i64,
-    written: i64,
-    visible: i64,
-    /// Store time of the oldest message, in milliseconds.
-    store_ms_first: Option<u64>,
-    segments_dropped: i64,
-    /// Logs whose oldest segment should go and is still needed.
-    held_back: i64,
-}
+use super::log_totals::log_totals;
 
 /// 28, on any core.
 pub(crate) async fn runtime_info(core: Rc<Core>, _request: Request) -> Outcome {
     let config = core.config();
     let counted = stats::gather(&core).await;
     let logs = log_totals(&core).await;
-    let folder = retention::messages_folder(&config).to_owned();
-    let space = runtime::blocking(move || runtime::file::space(&folder)).await.ok();
+    let folders = retention::messages_folders(&config);
+    let spaces = runtime::blocking(move || spaces(folders)).await;
     let mut table = Table::default();
     identity(&mut table, &core, &config);
     counts(&mut table, &counted);
-    log_state(&mut table, &logs);
-    disk(&mut table, &config, space);
+    logs.put(&mut table);
+    disk(&mut table, &spaces);
     queues_of_threads(&mut table);
     timers(&mut table);
     let inconsistencies = core.on_each(|core| async move { core.groups.inconsistencies() }).await;
@@ -78,56 +66,11 @@ pub(crate) async fn view_stats(core: Rc<Core>, request: Request) -> Outcome {
     Ok(Answer::success().with_body(json::encode(&body)))
 }
 
-/// Sums over all logs of all cores.
-pub(crate) async fn log_totals(core: &Rc<Core>) -> LogTotals {
-    let mut all = LogTotals::default();
-    for one in core.on_each(|core| async move { own_log_totals(&core) }).await {
-        all.add(one);
-    }
-    all
-}
-
-fn own_log_totals(core: &Rc<Core>) -> LogTotals {
-    let wire = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
-    let mut all = LogTotals::default();
-    for log in core.own_logs() {
-        let stats = log.stats();
-        all.add(LogTotals {
-            min: wire(stats.min),
-            appended: wire(stats.appended),
-            durable: wire(stats.durable),
-            written: wire(stats.written),
-            visible: wire(stats.visible),
-            store_ms_first: stats.store_ms_first,
-            segments_dropped: wire(stats.dropped_segments),
-            held_back: 0,
-        });
-    }
-    all.held_back = wire(core.retention.logs_held_back() as u64);
-    all
-}
-
-impl LogTotals {
-    fn add(&mut self, other: LogTotals) {
-        self.min += other.min;
-        self.appended += other.appended;
-        self.durable += other.durable;
-        self.written += other.written;
-        self.visible += other.visible;
-        self.segments_dropped += other.segments_dropped;
-        self.held_back += other.held_back;
-        self.store_ms_first = match (self.store_ms_first, other.store_ms_first) {
-            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
-            (mine, theirs) => mine.or(theirs),
-        };
-    }
-}
-
 #[derive(Default)]
-struct Table(BTreeMap<Text, Text>);
+pub(super) struct Table(BTreeMap<Text, Text>);
 
 impl Table {
-    fn put(&mut self, key: impl Into<Text>, value: impl Display) {
+    pub(super) fn put(&mut self, key: impl Into<Text>, value: impl Display) {
         self.0.insert(key.into(), Text::from(format!("{value}")));
     }
 }
@@ -167,31 +110,26 @@ fn counts(table: &mut Table, counted: &StatsView) {
     table.put("putLatency999", format!("{:.2}", counted.send_percentile_ms(0.999)));
 }
 
-fn log_state(table: &mut Table, logs: &LogTotals) {
-    table.put("commitLogMinOffset", logs.min);
-    table.put("commitLogMaxOffset", logs.appended);
-    table.put("earliestMessageTimeStamp", logs.store_ms_first.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)));
-    table.put("remainHowManyDataToFlush", bytes_text(behind(logs.appended, logs.durable)));
-    table.put("remainHowManyDataToCommit", bytes_text(behind(logs.appended, logs.written)));
-    table.put("droppedSegmentsTotal", logs.segments_dropped);
-    table.put("logsHeldBack", logs.held_back);
-    table.put("dispatchBehindBytes", behind(logs.appended, logs.visible));
-    // What is stored becomes visible in the step that confirms it: no queue of such work can fill up.
-    table.put("dispatchMaxBuffer", 0);
-    // There is no pool of buffers whose rest could run out; this number means so.
-    table.put("remainTransientStoreBufferNumbs", i32::MAX);
-    // Records are never written into the page cache under a lock.
-    table.put("pageCacheLockTimeMills", 0);
+/// The space on the disk of each folder for messages. A folder that nothing was put in may not be there, while the one
+/// above it is. Blocks.
+fn spaces(folders: Vec<PathBuf>) -> Vec<(PathBuf, Option<Space>)> {
+    let space = |folder: &PathBuf| folder.ancestors().find_map(|folder| runtime::file::space(folder).ok());
+    folders.into_iter().map(|folder| (folder.clone(), space(&folder))).collect()
 }
 
-fn disk(table: &mut Table, config: &Config, space: Option<Space>) {
-    let path = retention::messages_folder(config);
-    let (total, free) = space.map_or((0, 0), |space| (space.bytes_total, space.bytes_available));
-    let ratio = space.map_or(0.0, |space| f64::from(retention::used_percent(space)) / 100.0);
+/// Of several disks tools are told the emptiest one's filling, as RocketMQ does, beside each one's own.
+fn disk(table: &mut Table, spaces: &[(PathBuf, Option<Space>)]) {
+    let known = || spaces.iter().filter_map(|(_, space)| *space);
+    let (total, free) =
+        known().fold((0, 0), |(total, free), space| (total + space.bytes_total, free + space.bytes_available));
+    let ratio = |space: Space| f64::from(retention::used_percent(space)) / 100.0;
     table.put("commitLogDirCapacity", format!("Total : {}, Free : {}.", bytes_text(total), bytes_text(free)));
-    table.put("commitLogDiskRatio", ratio);
-    table.put(format!("commitLogDiskRatio_{}", path.display()), ratio);
-    table.put("consumeQueueDiskRatio", ratio);
+    let emptiest = known().map(ratio).reduce(f64::min).unwrap_or(0.0);
+    table.put("commitLogDiskRatio", emptiest);
+    for (folder, space) in spaces {
+        table.put(format!("commitLogDiskRatio_{}", folder.display()), space.map_or(-1.0, ratio));
+    }
+    table.put("consumeQueueDiskRatio", emptiest);
 }
 
 /// Requests wait in no queue for a thread: their connections stop being read instead. So sizes and waiting times are
@@ -217,10 +155,6 @@ fn timers(table: &mut Table) {
     }
 }
 
-fn behind(ahead: i64, back: i64) -> u64 {
-    u64::try_from(ahead - back).unwrap_or(0)
-}
-
 /// `[ d days, h hours, m minutes, s seconds ]`
 fn runtime_text(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -233,7 +167,7 @@ fn rates_text(rates: [f64; 3]) -> String {
 }
 
 /// Bytes for people: `0 B`, `1.2 KiB`.
-fn bytes_text(bytes: u64) -> String {
+pub(super) fn bytes_text(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -245,6 +179,7 @@ fn bytes_text(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::log_totals::LogTotals;
     use super::*;
 
     #[test]
@@ -260,19 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn totals_add_up() {
-        let mut all = LogTotals { appended: 5, store_ms_first: Some(9), ..LogTotals::default() };
-        all.add(LogTotals { appended: 7, store_ms_first: Some(3), ..LogTotals::default() });
-        all.add(LogTotals::default());
-        assert_eq!((all.appended, all.store_ms_first), (12, Some(3)));
-        assert_eq!((behind(5, 3), behind(3, 5)), (2, 0));
-    }
-
-    #[test]
     fn the_table_has_what_tools_read() {
         let mut table = Table::default();
         counts(&mut table, &StatsView::default());
-        log_state(&mut table, &LogTotals::default());
+        LogTotals::default().put(&mut table);
         queues_of_threads(&mut table);
         timers(&mut table);
         assert_eq!(table.0["putTps"], "0.000 0.000 0.000");

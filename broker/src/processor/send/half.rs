@@ -62,7 +62,7 @@ pub(super) async fn store_half(
     };
     let log = core.log_of_topic_queue(topic, queue);
     let immune_ms = config.transactions.immune_time.0;
-    let ticket = append(log, || ledger.append_half(&half, immune_ms)).await?;
+    let ticket = append(core, log, || ledger.append_half(&half, immune_ms)).await?;
     if let Some(half_topic) = core.topics.get(HALF_TOPIC) {
         core.stats.sent(&half_topic, half.queue_id, 1, record_bytes(&ticket));
     }

@@ -1,6 +1,7 @@
 //! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
 
 mod half;
+mod light;
 mod plain;
 mod properties;
 mod put;
@@ -32,6 +33,7 @@ use crate::call::{Answer, Call, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::delay::{Due, Wish};
 use crate::dispatch::start;
+use crate::retention;
 use crate::topic::{self, Topic};
 
 /// How long a send waits for room in a log that is behind with its writes before it is refused as busy.
@@ -107,6 +109,7 @@ async fn admit(core: &Rc<Core>, header: &SendMessage, request: &Request) -> Resu
         None => create_topic(core, header).await?,
     };
     let queue = writable_queue(core, &topic, header.queue_id)?;
+    core.retention.admits(core.log_of_topic_queue(&topic, queue).id())?;
     check_body(core, &request.command.body)?;
     Ok((topic, queue))
 }
@@ -122,7 +125,7 @@ fn accepts_sends(core: &Core) -> Result<(), Refusal> {
         let remark = format!("the broker accepts sends from {start} ms on (startAcceptSendRequestTimeStamp)");
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     }
-    core.retention.admits()
+    core.retention.admits_any(core.own_logs().map(|log| log.id()))
 }
 
 async fn create_topic(core: &Rc<Core>, header: &SendMessage) -> Result<Rc<Topic>, Refusal> {
@@ -191,6 +194,7 @@ async fn store_one(
     let due = due(core, &known)?;
     let mut made = None;
     let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
+    let properties = light::dispatched(core, header, &known, due, properties, request).await?;
     let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
     let ticket = put(core, topic, &draft, due, known.waits_for_flush).await?;
     let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));
@@ -241,7 +245,7 @@ async fn store_batch(
         .collect();
     let log = core.log_of_topic_queue(topic, queue);
     let target = log.queue(&header.topic, queue);
-    let tickets = append(log, || log.append_batch(&target, &drafts, clock::now_ms())).await?;
+    let tickets = append(core, log, || log.append_batch(&target, &drafts, clock::now_ms())).await?;
     let bytes = tickets.iter().map(record_bytes).sum();
     core.stats.sent(topic, queue, tickets.len() as u64, bytes);
     let last = tickets.last().expect("a batch is not empty");
@@ -281,7 +285,11 @@ fn draft<'a, T: Deref<Target = str>>(
 }
 
 /// Appends to a log, in order. Waits only while the log is too far behind with its writes.
-pub(crate) async fn append<T>(log: &Log, try_append: impl Fn() -> Result<T, AppendError>) -> Result<T, Refusal> {
+pub(crate) async fn append<T>(
+    core: &Core,
+    log: &Log,
+    try_append: impl Fn() -> Result<T, AppendError>,
+) -> Result<T, Refusal> {
     let until = clock::instant() + ROOM_TIME_MAX;
     loop {
         let error = match try_append() {
@@ -291,18 +299,25 @@ pub(crate) async fn append<T>(log: &Log, try_append: impl Fn() -> Result<T, Appe
         let remaining = until.saturating_duration_since(clock::instant());
         let is_busy = matches!(error, AppendError::Busy { .. });
         if !is_busy || clock::within(remaining, log.room()).await.is_none() {
-            return Err(refused(&error));
+            return Err(refused(core, &error));
         }
     }
 }
 
-fn refused(error: &AppendError) -> Refusal {
+fn refused(core: &Core, error: &AppendError) -> Refusal {
+    let mut remark = error.to_string();
+    if matches!(error, AppendError::Full { .. }) {
+        let held_back = retention::held_back_text(&core.retention.held_back());
+        if !held_back.is_empty() {
+            remark = format!("{remark}. {held_back}");
+        }
+    }
     let code = match error {
         AppendError::Busy { .. } => ResponseCode::SYSTEM_BUSY,
         AppendError::TooLarge { .. } => ResponseCode::MESSAGE_ILLEGAL,
         _ => ResponseCode::SERVICE_NOT_AVAILABLE,
     };
-    Refusal::new(code, error.to_string())
+    Refusal::new(code, remark)
 }
 
 /// Waits for what the sender was promised. Nothing changes from here on.

@@ -51,6 +51,7 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     let known = Known::of(header.properties);
     let is_plain = !topic.is_retry
         && known.wish == Wish::default()
+        && (known.light_queues.is_none() || !core.config().light_queues.dispatch)
         && !half::is_half(header.sys_flag, header.reconsume_times, &known);
     if !is_plain {
         return None;
@@ -80,7 +81,7 @@ impl Stored {
             }
             Err(error) => responder.answer(&core, Ok(super::refused_answer(&core, unsafe_end(&error)))),
         };
-        self.ticket.when_reached(mark, Box::new(answer));
+        self.ticket.when_reached(mark, answer);
     }
 
     fn reply(&self, core: &Core, opaque: i32) -> Vec<u8> {

@@ -2,9 +2,9 @@
 
 use remoting::code::ResponseCode;
 use remoting::properties::{
-    self, CLUSTER, DELAY_LEVEL, MSG_REGION, NAME_END, POP_CHECKPOINT, PROPERTIES_BYTES_MAX, TIMER_DELAY_MS,
-    TIMER_DELAY_SECONDS, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY,
-    VALUE_END, WAIT_STORE,
+    self, CLUSTER, DELAY_LEVEL, INNER_MULTI_DISPATCH, MSG_REGION, NAME_END, POP_CHECKPOINT, PRIORITY,
+    PROPERTIES_BYTES_MAX, SHARDING_KEY, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS,
+    TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY, VALUE_END, WAIT_STORE,
 };
 
 use crate::call::Refusal;
@@ -18,6 +18,11 @@ pub(crate) struct Known<'a> {
     pub(crate) is_transaction: bool,
     /// False when the sender does not want to wait for the flush.
     pub(crate) waits_for_flush: bool,
+    /// Light queues that the message is to go into as well, joined by commas.
+    pub(crate) light_queues: Option<&'a str>,
+    /// Where the sender gave a priority. Below 0 it means nothing.
+    asked_priority: Option<i32>,
+    is_sharded: bool,
     /// There are entries that are malformed or that the broker sets itself: the text must be written anew.
     is_unclean: bool,
 }
@@ -38,7 +43,23 @@ impl<'a> Known<'a> {
                 _ => known.is_unclean = true,
             }
         }
+        known.is_unclean |= known.loses_priority();
         known
+    }
+
+    /// The priority that decides about the queue.
+    pub(crate) fn priority(&self) -> Option<u32> {
+        let asked = self.asked_priority.and_then(|asked| u32::try_from(asked).ok());
+        asked.filter(|_| !self.is_of_another_kind())
+    }
+
+    /// A message that is delayed, in order or of a transaction has no priority beside that.
+    fn is_of_another_kind(&self) -> bool {
+        self.is_transaction || self.is_sharded || self.wish.is_any()
+    }
+
+    fn loses_priority(&self) -> bool {
+        self.asked_priority.is_some_and(|asked| asked >= 0) && self.is_of_another_kind()
     }
 
     fn take(&mut self, name: &str, value: &'a str) {
@@ -52,6 +73,9 @@ impl<'a> Known<'a> {
             TIMER_DELETE_UNIQUE_KEY => self.wish.deletes = Some(value),
             TRANSACTION_PREPARED => self.is_transaction = value == "true",
             POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER => self.is_unclean = true,
+            SHARDING_KEY => self.is_sharded = true,
+            INNER_MULTI_DISPATCH => self.light_queues = Some(value),
+            PRIORITY => self.asked_priority = value.parse().ok(),
             _ => {}
         }
     }
@@ -82,7 +106,12 @@ impl Additions {
         let mut stored = String::with_capacity(properties.len() + self.text.len() + 64);
         if known.is_unclean {
             for (name, value) in properties::parse(properties) {
-                if !matches!(name, POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER) {
+                let is_left_out = match name {
+                    POP_CHECKPOINT | MSG_REGION | TRACE_ON | CLUSTER => true,
+                    PRIORITY => known.loses_priority(),
+                    _ => false,
+                };
+                if !is_left_out {
                     push(&mut stored, name, value);
                 }
             }
@@ -139,6 +168,31 @@ mod tests {
             ("broken\u{2}\u{1}x\u{2}empty\u{1}\u{2}a\u{1}b", "a\u{1}b\u{2}UNIQ_KEY\u{1}ID\u{2}"),
         ] {
             assert_eq!(stored(sent), Ok(format!("{kept}{own}")), "{sent:?}");
+        }
+    }
+
+    /// As Apache RocketMQ 5.4.0 takes them.
+    #[test]
+    fn a_priority_counts_where_nothing_else_is_asked_for() {
+        for (value, beside, priority, is_kept) in [
+            ("3", "", Some(3), true),
+            ("+1", "TAGS\u{1}a\u{2}", Some(1), true),
+            ("0", "TRAN_MSG\u{1}x\u{2}", Some(0), true),
+            ("3", "TIMER_DEL_UNIQKEY\u{1}u\u{2}", Some(3), true),
+            ("-1", "", None, true),
+            ("-1", "DELAY\u{1}1\u{2}", None, true),
+            ("2147483648", "DELAY\u{1}1\u{2}", None, true),
+            ("1.5", "", None, true),
+            ("3", "TRAN_MSG\u{1}true\u{2}", None, false),
+            ("3", "DELAY\u{1}0\u{2}", None, false),
+            ("3", "TIMER_DELAY_MS\u{1}-1\u{2}", None, false),
+            ("3", "__SHARDINGKEY\u{1}k\u{2}", None, false),
+        ] {
+            let properties = format!("{beside}_SYS_MSG_PRIORITY_\u{1}{value}\u{2}");
+            assert_eq!(Known::of(&properties).priority(), priority, "{value} beside {beside:?}");
+            let stored = stored(&properties).unwrap();
+            assert_eq!(stored.contains(PRIORITY), is_kept, "{value} beside {beside:?}");
+            assert!(stored.starts_with(beside), "{stored:?}");
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) async fn put(
         let target = log.queue(message.topic, message.queue_id);
         Ok((log.append(&target, message, clock::now_ms())?, false))
     };
-    let (ticket, is_held) = append(log, try_append).await?;
+    let (ticket, is_held) = append(core, log, try_append).await?;
     if !is_held {
         core.stats.sent(topic, message.queue_id, 1, record_bytes(&ticket));
     } else if let Some(timer_topic) = core.topics.get(TIMER_TOPIC) {

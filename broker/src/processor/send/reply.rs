@@ -9,7 +9,7 @@ use remoting::command::Command;
 use remoting::fields::Fields;
 use remoting::header::reply::PushReplyMessage;
 use remoting::header::send::SendMessage;
-use remoting::properties::{self, PUSH_REPLY_TIME, REPLY_TO_CLIENT};
+use remoting::properties::{self, Builder, MSG_REGION, PUSH_REPLY_TIME, REPLY_TO_CLIENT, TRACE_ON};
 use remoting::text::Text;
 use runtime::clock;
 use runtime::sync::once;
@@ -84,7 +84,7 @@ async fn push(core: &Rc<Core>, header: &SendMessage, queue: QueueId, request: &R
         sys_flag: header.sys_flag,
         born_timestamp_ms: header.born_timestamp_ms,
         flag: header.flag,
-        properties: Some(Text::from(properties::with(&header.properties, PUSH_REPLY_TIME, now))),
+        properties: Some(Text::from(pushed_properties(core, &header.properties, now))),
         reconsume_times: Some(header.reconsume_times),
         unit_mode: header.unit_mode,
         born_host: Text::from(request.peer.to_string()),
@@ -103,4 +103,15 @@ async fn push(core: &Rc<Core>, header: &SendMessage, queue: QueueId, request: &R
         Err(Some(error)) => Err(format!("client {client} did not take the reply: {error}")),
         Err(None) => Err(format!("client {client}, which waited for the reply, just left")),
     }
+}
+
+/// What goes out are the properties that came, with what the broker tells whoever gets a message.
+fn pushed_properties(core: &Core, properties: &str, now_ms: i64) -> String {
+    let config = core.config();
+    let kept = properties::without(properties, &[MSG_REGION, TRACE_ON, PUSH_REPLY_TIME]);
+    let mut builder = Builder::from_text(&kept, 96);
+    builder.push(MSG_REGION, &*config.identity.region);
+    builder.push(TRACE_ON, config.topics.trace_on);
+    builder.push(PUSH_REPLY_TIME, now_ms);
+    builder.finish()
 }

@@ -1,5 +1,6 @@
 //! Damage: derived files come back equal, and a bad record costs itself only.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::*;
@@ -84,6 +85,50 @@ fn derived_files_are_rebuilt_equal() {
     .expect("an executor");
 }
 
+/// However a log came to be, with stops and kills between: what is derived from it is the same, byte for byte.
+#[test]
+fn derived_files_are_a_function_of_the_log() {
+    for flush in [FlushPolicy::Sync, FlushPolicy::Async] {
+        let folder = TempFolder::new("damage");
+        let folders = folders(&folder);
+        runtime::run_here(async move {
+            let options = LogOptions { extent_bytes: 300_000, ..small(flush) };
+            for life in 0..6_u64 {
+                let (log, _) = open(&folders, &options).await;
+                let mut last = None;
+                for number in 0..life * 200 {
+                    let topic = if number % 7 == 0 { "A" } else { "B" };
+                    let body = vec![7; (number * 31 % 2000) as usize];
+                    last = Some(append(&log, topic, (number % 3) as u32, &body).await);
+                }
+                if let Some(last) = last {
+                    last.reached(Mark::Durable).await.expect("durable");
+                }
+                if life % 2 == 0 {
+                    crash(log).await;
+                } else {
+                    log.stop().await.expect("stopped");
+                }
+            }
+            let contents = || {
+                let content = |path| std::fs::read(&path).map(|content| (path, content)).expect("read");
+                derived_files(&folders).into_iter().map(content).collect::<Vec<_>>()
+            };
+            let before = contents();
+            assert!(before.len() > 5, "{} files", before.len());
+            before.iter().for_each(|(path, _)| std::fs::remove_file(path).expect("removed"));
+            let (log, report) = open(&folders, &options).await;
+            assert_eq!((report.extents_rebuilt, report.extents_loaded), (before.len() - 1, 0));
+            log.stop().await.expect("stopped");
+            let after = contents();
+            let names = |files: &[(PathBuf, Vec<u8>)]| files.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+            assert_eq!(names(&after), names(&before));
+            assert!(after == before, "a file differs");
+        })
+        .expect("an executor");
+    }
+}
+
 #[test]
 fn a_flipped_bit_costs_one_message() {
     for (name, at) in [("body", 90), ("length", 1), ("magic", 5), ("queue offset", 27), ("body length", 87)] {
@@ -157,7 +202,8 @@ fn a_hole_is_searched_no_further_than_the_scan_goes() {
         overwrite(&folders, hole, &vec![0; (hole_limit - hole) as usize]);
         let (log, _) = open(&folders, &options).await;
         let segments = log.segments.borrow().overlapping(0, hole_limit);
-        let scanned = scan(LOG, &segments, ScanRange { start: 0, limit, durable: hole_limit }, |_, _| Ok(()));
+        let scanned =
+            scan(LOG, &segments, ScanRange { start: 0, limit, durable: hole_limit }, |_| Ok(ControlFlow::Continue(())));
         let scanned = scanned.expect("readable");
         let [damage] = &scanned.damages[..] else { panic!("{scanned:?}") };
         assert_eq!((damage.start.0, damage.limit.0, scanned.end), (hole, limit, limit));

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::*;
-use crate::error::AppendError;
+use crate::error::{AppendError, BusyCause};
 use crate::log::Mark;
 
 #[test]
@@ -114,6 +114,7 @@ fn a_batch_is_whole_or_refused() {
         append(&log, "T", 1, &body).await;
         append(&log, "T", 1, &body).await;
         let drafts = vec![draft("T", 1, &body, ""); 2];
+        log.room().await;
         let tickets = log.append_batch(&queue, &drafts, Millis(5)).expect("it goes to the next segment");
         assert_eq!(tickets.iter().map(queue_offset).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(tickets[0].physical_offset.offset().0, 1 << 20, "both are in the next segment");
@@ -152,13 +153,60 @@ fn too_much_unwritten_is_busy_and_passes() {
     .expect("an executor");
 }
 
+/// Each waits for room as often as it is refused. Whoever is refused while the log has room by half must not try again
+/// for ever, on the core that has to write.
+#[test]
+fn a_record_of_more_than_half_the_limit_waits_for_writes() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let options = LogOptions { unwritten_bytes_max: 100_000, ..small(FlushPolicy::Sync) };
+        let (log, _) = open(&folders, &options).await;
+        for round in 0..8 {
+            append(&log, "T", 0, &vec![0; 30_000]).await;
+            append(&log, "T", 0, &vec![0; 90_000]).await;
+            assert_eq!(log.queue("T", QueueId(0)).next().0, 2 * (round + 1));
+        }
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
+/// Whatever becomes of the disk afterwards: what was accepted has its place.
+#[test]
+fn a_record_is_accepted_only_where_a_segment_has_its_place() {
+    let folder = TempFolder::new("log");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let (log, _) = open(&folders, &small(FlushPolicy::Sync)).await;
+        let queue = log.queue("T", QueueId(0));
+        let body = vec![0; 40_000];
+        for _ in 0..3 {
+            // Nothing else runs between these appends, so no segment is made.
+            let error = loop {
+                if let Err(error) = log.append(&queue, &draft("T", 0, &body, ""), Millis(1)) {
+                    break error;
+                }
+            };
+            let cause = BusyCause::NextSegment { segment_bytes: 1 << 20 };
+            assert!(matches!(error, AppendError::Busy(found) if found == cause), "{error}");
+            let stats = log.stats();
+            assert!(stats.appended <= stats.min + ((stats.segments as u64) << 20), "{stats:?}");
+            log.room().await;
+        }
+        log.append(&queue, &draft("T", 0, &body, ""), Millis(1)).expect("there is room");
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
 #[test]
 fn store_times_never_go_back_and_are_searched_exactly() {
     use crate::queue::Bound::{Lower, Upper};
     let folder = TempFolder::new("log");
     let folders = folders(&folder);
     runtime::run_here(async move {
-        let options = LogOptions { extent_records: 4, ..small(FlushPolicy::Async) };
+        let options = LogOptions { extent_bytes: 600, ..small(FlushPolicy::Async) };
         let (log, _) = open(&folders, &options).await;
         for number in 0..10 {
             append_at(&log, "T", 0, b"x", 10_000 + number * 1000).await;

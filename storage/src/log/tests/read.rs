@@ -3,7 +3,7 @@
 use base::LogOffset;
 
 use super::*;
-use crate::log::{FreedSpace, Mark};
+use crate::log::{FreedSpace, Mark, TierSwitches};
 use crate::queue::key_hash;
 
 #[test]
@@ -65,10 +65,10 @@ fn what_left_the_cache_is_the_same_from_the_file() {
         let queue = log.queue("T", QueueId(0));
         assert!(read_all(&log, &queue).await == expected);
         let stats = log.stats();
-        assert!(stats.read_cold_bytes > 0 && stats.read_memory_bytes > 0, "{stats:?}");
+        assert!(stats.read.cold.bytes > 0 && stats.read.tail_cache.bytes > 0, "{stats:?}");
         assert!(stats.tail_cache_bytes <= 8 << 20, "{} bytes cached", stats.tail_cache_bytes);
         assert!(read_all(&log, &queue).await == expected);
-        assert!(log.stats().read_resident_bytes > 0);
+        assert!(log.stats().read.resident.bytes > 0);
         log.stop().await.expect("stopped");
     })
     .expect("an executor");
@@ -76,6 +76,44 @@ fn what_left_the_cache_is_the_same_from_the_file() {
 
 /// Messages of many queues lie among each other: who reads one queue after a restart reads the log in stretches, not
 /// message by message, and a bad message of another queue among them is no matter to him.
+#[test]
+fn each_tier_can_be_switched_off_and_counts_what_it_serves() {
+    let all = TierSwitches::default();
+    for (name, tiers) in [
+        ("all", all),
+        ("no tail cache", TierSwitches { tail_cache: false, ..all }),
+        ("nothing resident", TierSwitches { tail_cache: false, resident: false, ..all }),
+        ("nothing brought in", TierSwitches { tail_cache: false, cold: false, ..all }),
+    ] {
+        let folder = TempFolder::new("log");
+        let folders = folders(&folder);
+        runtime::run_here(async move {
+            let options = LogOptions { tiers, ..small(FlushPolicy::Sync) };
+            let (log, _) = open(&folders, &options).await;
+            for number in 0..1000 {
+                append(&log, "T", 0, format!("body {number}").as_bytes()).await;
+            }
+            append_durably(&log, "U", 0, b"the last block is read from memory").await;
+            for _ in 0..2 {
+                assert!(bodies(&log, "T", 0).await == numbered(0..1000), "{name}");
+            }
+            let read = log.stats().read;
+            let messages = [read.tail_cache, read.resident, read.cold].map(|served| served.messages > 0);
+            let expected = match (tiers.tail_cache, tiers.resident, tiers.cold) {
+                (true, _, _) => [true, false, false],
+                (false, true, true) => [false, true, true],
+                (false, false, _) => [false, false, true],
+                (false, true, false) => [false, true, false],
+            };
+            assert_eq!(messages, expected, "{name}: {read:?}");
+            let sum = read.tail_cache.messages + read.resident.messages + read.cold.messages;
+            assert_eq!(sum, 2000, "{name}: {read:?}");
+            log.stop().await.expect("stopped");
+        })
+        .expect("an executor");
+    }
+}
+
 #[test]
 fn cold_queues_are_read_in_stretches() {
     let folder = TempFolder::new("log");

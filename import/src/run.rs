@@ -1,0 +1,201 @@
+//! The import as a whole: what is looked at first, the pass over the log, and what is written at the end.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use remoting::body::consume::ConsumerOffsetTable;
+use remoting::body::group::SubscriptionGroupTable;
+use remoting::body::pop::MessageRequestModes;
+use remoting::body::topic::TopicConfigTable;
+use remoting::name::AUTO_CREATE_TOPIC;
+use runtime::clock;
+
+use crate::commit_log::{CommitLog, Found, Scanner};
+use crate::delays::Delays;
+use crate::error::ImportError;
+use crate::halves::Halves;
+use crate::popped::Popped;
+use crate::report::{Lost, Report};
+use crate::source::Source;
+use crate::tables;
+use crate::target::Target;
+use crate::timers::Timers;
+use crate::transfer::{Transfer, is_own};
+
+/// The segments of a store whose source has none.
+const SEGMENT_BYTES_USUAL: u64 = 1 << 30;
+/// Bytes read at once when looking for remains behind the end.
+const REMAINS_BYTES: usize = 1 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub source: PathBuf,
+    /// Where the log of the source lies, if not in `commitlog/`.
+    pub commit_logs: Vec<PathBuf>,
+    pub target: PathBuf,
+    pub logs: u16,
+    /// `None`: as the files of the source's log.
+    pub segment_bytes: Option<u64>,
+}
+
+/// How far the pass over the source's log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub bytes: u64,
+    pub bytes_total: u64,
+}
+
+/// Makes a store of RingMQ out of one of Apache RocketMQ. The source is never changed. Nothing is at the target until all
+/// of it is.
+///
+/// # Errors
+/// When the source cannot be taken over, or the target not be made.
+pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, ImportError> {
+    let mut source = Source::open(&options.source, &options.commit_logs)?;
+    let Tables { mut topics, offsets, groups, modes } = Tables::read(&source)?;
+    let target = Target::create(&options.target, options.logs, source.log.limit() - source.log.min())?;
+    let log_file_bytes = Some(source.log.file_bytes()).filter(|bytes| *bytes > 0);
+    let segment_bytes = options.segment_bytes.or(log_file_bytes).unwrap_or(SEGMENT_BYTES_USUAL);
+    let mut report = Report { logs: options.logs, segment_bytes, ..Report::default() };
+    report.notes.extend(notes(&source));
+    let (delays, timers) = (Delays::open(&mut source)?, Timers::open(&source)?);
+    let mut transfer = Transfer {
+        logs: target.logs(segment_bytes)?,
+        delays,
+        timers,
+        halves: Halves::new(&offsets),
+        popped: Popped::new(&offsets),
+        report,
+        now: clock::now_ms(),
+        own_records: 0,
+        topics: &mut topics.topic_config_table,
+        source: &mut source,
+    };
+    let log: Rc<CommitLog> = transfer.source.log.clone();
+    let mut scanner = log.scan(log.min());
+    pass(&mut transfer, &mut scanner, progress)?;
+    let end = scanner.end();
+    transfer.report.source_bytes = end - log.min();
+    transfer.report.cut_bytes = remains_behind(&log, &mut scanner)?;
+    transfer.take_what_waits(&mut log.lookup())?;
+    transfer.settle_queues(end)?;
+    let Transfer { logs, mut report, .. } = transfer;
+    for log in logs {
+        log.finish()?;
+    }
+    report.topics = topics.topic_config_table.len() as u64;
+    report.groups = groups.subscription_group_table.len() as u64;
+    let offsets = kept_offsets(offsets, &topics);
+    report.offsets = offsets.offset_table.values().map(|queues| queues.len() as u64).sum();
+    target.write_table("topics.json", &topics)?;
+    target.write_table("subscriptionGroup.json", &groups)?;
+    target.write_table("consumerOffset.json", &offsets)?;
+    target.write_table("messageRequestMode.json", &modes)?;
+    target.finish()?;
+    Ok(report)
+}
+
+/// Reads the source's log from its first record to its end.
+fn pass(
+    transfer: &mut Transfer<'_>,
+    scanner: &mut Scanner<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), ImportError> {
+    let (min, known) = (transfer.source.log.min(), transfer.source.known);
+    let bytes_total = transfer.source.log.limit() - min;
+    while let Some(found) = scanner.next(known)? {
+        match found {
+            Found::Record { at, view } => {
+                transfer.take(&view, at)?;
+                progress(Progress { bytes: at - min, bytes_total });
+            }
+            Found::Damage { start, limit, reason } => transfer.report.damages.push(Lost { start, limit, reason }),
+        }
+    }
+    progress(Progress { bytes: bytes_total, bytes_total });
+    Ok(())
+}
+
+/// How many bytes behind the end of the log, in its file, are not zeros.
+fn remains_behind(log: &CommitLog, scanner: &mut Scanner<'_>) -> Result<u64, ImportError> {
+    let start = scanner.position();
+    if start >= log.limit() {
+        return Ok(0);
+    }
+    let limit = (start / log.file_bytes() + 1) * log.file_bytes();
+    let (mut at, mut remains) = (start, 0);
+    while at < limit {
+        let bytes = scanner.raw(at, REMAINS_BYTES.min((limit - at) as usize))?;
+        if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+            remains = at + last as u64 + 1 - start;
+        }
+        at += bytes.len() as u64;
+    }
+    Ok(remains)
+}
+
+struct Tables {
+    topics: TopicConfigTable,
+    offsets: ConsumerOffsetTable,
+    groups: SubscriptionGroupTable,
+    modes: MessageRequestModes,
+}
+
+impl Tables {
+    fn read(source: &Source) -> Result<Tables, ImportError> {
+        let path = source.config("topics.json");
+        let topics: Option<TopicConfigTable> = tables::read(&path)?;
+        let Some(mut topics) = topics else {
+            return Err(ImportError::Source(format!(
+                "{} and its .bak are missing: without them nobody knows which topics there are; restore one from a backup",
+                path.display()
+            )));
+        };
+        // These follow the configuration of the broker.
+        topics.topic_config_table.retain(|topic, _| !is_own(topic) && *topic != AUTO_CREATE_TOPIC);
+        topics.topic_queue_mapping_detail_map.clear();
+        Ok(Tables {
+            topics,
+            offsets: tables::read(&source.config("consumerOffset.json"))?.unwrap_or_default(),
+            groups: tables::read(&source.config("subscriptionGroup.json"))?.unwrap_or_default(),
+            modes: tables::read(&source.config("messageRequestMode.json"))?.unwrap_or_default(),
+        })
+    }
+}
+
+/// The offsets in queues of topics that there are.
+fn kept_offsets(mut offsets: ConsumerOffsetTable, topics: &TopicConfigTable) -> ConsumerOffsetTable {
+    offsets.offset_table.retain(|key, _| {
+        key.split_once('@').is_some_and(|(topic, _)| topics.topic_config_table.contains_key(topic) && !is_own(topic))
+    });
+    offsets
+}
+
+/// What the source has that is not served here.
+fn notes(source: &Source) -> Vec<String> {
+    let mut notes = Vec::new();
+    let light = source.queues.topics.keys().filter(|topic| topic.starts_with("%LMQ%")).count();
+    if light > 0 {
+        notes.push(format!(
+            "{light} light queues (%LMQ%…) are not taken over; their messages stay in the topics that they were sent to"
+        ));
+    }
+    if has_entries(&source.root.join("batchconsumequeue")) {
+        notes
+            .push("topics with queue.type=BatchCQ: their batches are stored message by message, uncompared".to_owned());
+    }
+    if has_entries(&source.root.join("compaction").join("compactionLog")) {
+        notes.push(
+            "topics with cleanup.policy=COMPACTION have what the commit log still has, not what was compacted".into(),
+        );
+    }
+    let mapped: Result<Option<TopicConfigTable>, _> = tables::read(&source.config("topicQueueMapping.json"));
+    if matches!(mapped, Ok(Some(table)) if !table.topic_queue_mapping_detail_map.is_empty()) {
+        notes.push("static topics are ordinary ones here: their queues keep the numbers of this broker".to_owned());
+    }
+    notes
+}
+
+fn has_entries(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+}

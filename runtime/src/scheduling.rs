@@ -1,0 +1,112 @@
+//! How the kernel shares CPUs among our threads: helpers give way to cores, and a core leaves a CPU that others keep busy.
+//!
+//! A pinned thread wastes no cache and is never in the way of another core. But it has to wait for whoever else computes on
+//! its CPU, and kernels that preempt lazily let it wait to the next tick: 3 ms for each message. So a core that has to wait
+//! gives up its place, and the kernel finds it a CPU that is free.
+
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::{clock, console};
+
+/// Where a helper and a core want the same CPU, the core goes first.
+const HELPER_NICENESS: libc::c_int = 10;
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A core that waited longer than this, that often in a row, leaves its CPU.
+const WAITED_MAX: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 3;
+
+/// This thread works for cores.
+pub(crate) fn as_helper() {
+    // SAFETY: a plain call about this thread. Where it is refused, all threads are equal.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HELPER_NICENESS) };
+}
+
+/// Watches a core that is pinned to `cpu`, from one of its own tasks, until it has left.
+pub(crate) async fn leave_when_busy(cpu: usize) {
+    let Some(mut before) = waited() else { return };
+    let mut in_a_row = 0;
+    while in_a_row < LOOKS {
+        clock::sleep(LOOK_EVERY).await;
+        let Some(now) = waited() else { return };
+        in_a_row = if now.saturating_sub(before) > WAITED_MAX { in_a_row + 1 } else { 0 };
+        before = now;
+    }
+    if leave().is_ok() {
+        console::tell(format_args!(
+            "CPU {cpu} is kept busy by others: the core on it runs where there is room from now on"
+        ));
+    }
+}
+
+/// How long this thread was ready and did not run, since its start.
+fn waited() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    waited_in(&text)
+}
+
+/// The second of three numbers: nanoseconds on a CPU, nanoseconds waiting for one, turns.
+fn waited_in(text: &str) -> Option<Duration> {
+    text.split(' ').nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// Lets this thread run wherever the process may.
+fn leave() -> nix::Result<()> {
+    let allowed: CpuSet = sched_getaffinity(Pid::this())?;
+    sched_setaffinity(Pid::from_raw(0), &allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_read() {
+        assert_eq!(waited_in("12 3400 5\n"), Some(Duration::from_nanos(3400)));
+        assert_eq!(waited_in("12"), None);
+        assert!(waited().is_some(), "the kernel counts it");
+    }
+
+    /// Two threads pinned to one CPU, one of which computes without end: the other leaves.
+    #[test]
+    fn a_core_leaves_a_busy_cpu() {
+        let allowed = sched_getaffinity(Pid::this()).expect("known");
+        let cpu = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu) == Ok(true)).expect("one at least");
+        let mut one = CpuSet::new();
+        one.set(cpu).expect("a CPU that is there");
+        let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let hog = {
+            let ended = ended.clone();
+            std::thread::spawn(move || {
+                sched_setaffinity(Pid::from_raw(0), &one).expect("pinned");
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let core = std::thread::spawn(move || {
+            sched_setaffinity(Pid::from_raw(0), &one).expect("pinned");
+            crate::run_here(async move {
+                crate::spawn(async {
+                    loop {
+                        // As much as its CPU gives.
+                        let began = std::time::Instant::now();
+                        while began.elapsed() < Duration::from_millis(1) {
+                            std::hint::spin_loop();
+                        }
+                        crate::yield_now().await;
+                    }
+                });
+                leave_when_busy(cpu).await;
+                sched_getaffinity(Pid::from_raw(0)).expect("known")
+            })
+        });
+        let now = core.join().expect("no panic").expect("an executor");
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        hog.join().expect("no panic");
+        assert!((0..CpuSet::count()).all(|cpu| now.is_set(cpu) == allowed.is_set(cpu)), "it may run anywhere");
+    }
+}
