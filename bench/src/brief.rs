@@ -6,7 +6,7 @@ use crate::phase::course::Measured;
 use crate::record::Kind;
 
 pub(crate) const HEADER: &str = "  \
-phase                             messages/s   of asked  times       p50       p99     p99.9       max us  p99 over time\n";
+phase                             messages/s   of asked  times            p50       p99     p99.9       max us  p99 over time\n";
 /// Cells of a sparkline.
 const CELLS: usize = 24;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -25,7 +25,7 @@ pub(crate) fn lines(measured: &Measured) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "  {:<32}{:>12.0}{asked:>11}  {:<10}{:>5.0}{:>10.0}{:>10.0}{:>13.0}  {}",
+        "  {:<32}{:>12.0}{asked:>11}  {:<11}{:>9.0}{:>10.0}{:>10.0}{:>13.0}  {}",
         report.label(),
         report.value("messages_per_s").unwrap_or(0.0),
         kind.tag(),

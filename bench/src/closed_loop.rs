@@ -9,7 +9,7 @@ use crate::in_flight::InFlight;
 use crate::load::{Load, Place};
 use crate::record::Recorder;
 use crate::reply;
-use crate::tally::{Answer, SendTally, Sent};
+use crate::tally::{Answer, SendTally};
 use crate::template::Patch;
 use crate::wire::{Frames, Link};
 
@@ -64,8 +64,7 @@ impl ClosedLoop {
             let Some(opaque) = self.in_flight.begin(now_ns) else { break };
             let number = self.place.number(self.sent);
             self.load.templates.write(&Patch { opaque, born_ms, number, due_ns: now_ns }, &mut self.out);
-            let sent = Sent { messages: self.load.batch(), due_ns: now_ns, now_ns, held_back: false };
-            self.tally.sent(sent, &mut self.recorder);
+            self.tally.sent(self.load.batch(), now_ns, &mut self.recorder);
             (self.sent, self.left) = (self.sent + 1, self.left - 1);
         }
         if !self.out.is_empty() {

@@ -21,13 +21,15 @@ pub(crate) struct HiccupMeter {
 impl HiccupMeter {
     pub(crate) fn start(shelf: &Arc<Shelf>, clock: RunClock) -> Result<HiccupMeter, BenchError> {
         let over = Arc::new(AtomicBool::new(false));
-        let (mut recorder, told) = (shelf.recorder(), over.clone());
+        let (mut recorder, told, from_ns) = (shelf.recorder(), over.clone(), shelf.span_ns().start);
         let sleep = move || {
             while !told.load(Ordering::Relaxed) {
                 for _ in 0..SLEEPS_A_BATCH {
                     let wake_ns = clock.now_ns() + nanoseconds(SLEEP);
                     clock.sleep_until(wake_ns);
-                    recorder.record(Kind::Hiccup, clock.now_ns().saturating_sub(wake_ns));
+                    if wake_ns >= from_ns {
+                        recorder.record(Kind::Hiccup, clock.now_ns().saturating_sub(wake_ns));
+                    }
                 }
                 recorder.hand_over();
             }

@@ -25,6 +25,8 @@ pub(crate) const REQUESTS_MAX: u64 = (i32::MAX - OPAQUE_MIN) as u64;
 const UNANSWERED_MAX: u64 = 1 << 16;
 /// A pause before a message that was held back is tried again.
 const HELD_BACK_PAUSE: Duration = Duration::from_micros(200);
+/// Bytes of a connection that are sent although more is due: after a stall, and when the rate is all there is.
+const STAGED_BYTES_MAX: usize = 256 << 10;
 /// A write that takes longer has waited for a full socket: what became due meanwhile was held back.
 const WRITE_NS_MAX: u64 = 1_000_000;
 
@@ -112,7 +114,12 @@ impl Sender {
         let patch = Patch { opaque: OPAQUE_MIN + number as i32, born_ms: runtime::clock::now_ms().0, number, due_ns };
         self.load.templates.write(&patch, &mut self.outs[index]);
         let held_back = due_ns < self.held_back_until_ns;
-        self.tally.sent(Sent { messages: self.load.batch(), due_ns, now_ns, held_back }, &mut self.recorder);
+        let messages = self.load.batch();
+        self.tally.sent(messages, due_ns, &mut self.recorder);
+        self.tally.late(Sent { messages, due_ns, now_ns, held_back }, &mut self.recorder);
+        if self.outs[index].len() >= STAGED_BYTES_MAX {
+            self.flush();
+        }
         true
     }
 

@@ -97,9 +97,10 @@ fn phase_names<'a>(seen: &[Seen<'a>]) -> Vec<&'a str> {
 }
 
 /// What its times are of: the most telling kind that was seen.
-fn main_kind<'a>(intervals: impl Iterator<Item = &'a LoggedInterval> + Clone) -> Kind {
-    let kinds = [Kind::EndToEnd, Kind::Send, Kind::Pull];
-    kinds.into_iter().find(|kind| intervals.clone().any(|interval| interval.kind == *kind)).unwrap_or(Kind::Send)
+fn main_kind<'a>(intervals: impl Iterator<Item = &'a LoggedInterval>) -> Kind {
+    const TELLING: [Kind; 3] = [Kind::EndToEnd, Kind::Send, Kind::Pull];
+    let places = intervals.filter_map(|interval| TELLING.iter().position(|kind| *kind == interval.kind));
+    places.min().map_or(Kind::Send, |place| TELLING[place])
 }
 
 fn head(seen: &Seen<'_>) -> String {
@@ -189,6 +190,7 @@ fn worth(run: &StoredRun, name: &str) -> String {
 /// Latency over throughput, for each family of phases that differ in their rate.
 fn curves(seen: &[Seen<'_>]) -> String {
     let mut text = String::new();
+    let alone = seen.len() == 1;
     for seen in seen {
         let mut families: BTreeMap<String, Vec<RatePoint>> = BTreeMap::new();
         for name in seen.run.phase_names() {
@@ -204,7 +206,7 @@ fn curves(seen: &[Seen<'_>]) -> String {
             families.entry(family).or_default().push(point);
         }
         for (family, points) in families.iter().filter(|(_, points)| points.len() >= RATES_MIN) {
-            let label = if seen.label.is_empty() { family.clone() } else { format!("{family}, {}", seen.label) };
+            let label = if alone { family.clone() } else { format!("{family}, {}", seen.label) };
             let _ = writeln!(text, "<h3>{}</h3>\n{}", escaped(&label), chart::curve(points));
         }
     }
@@ -253,13 +255,14 @@ fn phase(name: &str, seen: &[Seen<'_>]) -> String {
             }
         }
     }
+    let alone = having.len() == 1;
     let hiccups = merged(having.iter().flat_map(|seen| seen.phases[name].iter().flatten()), Kind::Hiccup);
     let _ =
         write!(text, "<div class=\"charts\"><div><h3>Percentiles</h3>{}</div>", chart::ladder(&lines, Some(&hiccups)));
     for seen in having {
         let Some(first) = seen.phases[name].first() else { continue };
         let kind = main_kind(first.iter());
-        let of = if seen.label.is_empty() { String::new() } else { format!(", {}", escaped(&seen.label)) };
+        let of = if alone { String::new() } else { format!(", {}", escaped(&seen.label)) };
         let round = if seen.phases[name].len() > 1 { ", first round" } else { "" };
         let _ = write!(
             text,

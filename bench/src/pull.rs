@@ -237,7 +237,7 @@ impl Puller {
         let body = record.body();
         self.tally.messages += 1;
         self.tally.body_bytes += body.len() as u64;
-        self.recorder.counts.pulled += 1;
+        self.recorder.counts.pulled += u64::from(arrived_ns >= self.span_ns.start);
         let content = payload::unpacked(body, record.sys_flag()).map(|body| payload::read(&body));
         match content {
             Ok(Content::Ours(stamp)) if body_crc(body) == record.body_crc() => {

@@ -46,7 +46,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, TIME_NS_MAX, DIGITS).expect("these bounds are valid")
 }
 
-/// What happened between two looks.
+/// What happened between two looks, the warm-up left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Messages sent.

@@ -104,13 +104,19 @@ impl SendTally {
         }
     }
 
-    /// So many messages were sent in one request; `held_back` when they waited for others to be answered.
-    pub(crate) fn sent(&mut self, request: Sent, recorder: &mut Recorder) {
-        recorder.counts.sent += request.messages;
+    /// So many messages were sent in one request.
+    pub(crate) fn sent(&mut self, messages: u64, due_ns: u64, recorder: &mut Recorder) {
+        if self.span_ns.contains(&due_ns) {
+            self.sent_in_span += messages;
+            recorder.counts.sent += messages;
+        }
+    }
+
+    /// How late a request of an open loop was sent.
+    pub(crate) fn late(&mut self, request: Sent, recorder: &mut Recorder) {
         if !self.span_ns.contains(&request.due_ns) {
             return;
         }
-        self.sent_in_span += request.messages;
         if request.held_back {
             self.held_back += request.messages;
         } else {
@@ -134,10 +140,14 @@ impl SendTally {
         }
         if reply.code != ResponseCode::SUCCESS.0 {
             self.errors.add(reply.code, answer.frame);
-            recorder.counts.failed += messages;
+            if answer.arrived_ns >= self.span_ns.start {
+                recorder.counts.failed += messages;
+            }
             return;
         }
-        recorder.counts.stored += messages;
+        if answer.arrived_ns >= self.span_ns.start {
+            recorder.counts.stored += messages;
+        }
         if self.span_ns.contains(&answer.arrived_ns) {
             self.stored_in_span += messages;
         }
@@ -147,12 +157,13 @@ impl SendTally {
     }
 }
 
-/// A request that was sent.
+/// A request of an open loop that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) messages: u64,
     pub(crate) due_ns: u64,
     pub(crate) now_ns: u64,
+    /// It waited for others to be answered.
     pub(crate) held_back: bool,
 }
 
@@ -200,15 +211,15 @@ mod tests {
         let mut recorder = shelf.recorder();
         let mut tally = SendTally::new(shelf.span_ns(), Some(OffsetLedger::new(&[0])));
         for (due_ns, arrived_ns, offset) in [(900, 950, 0), (990, 1010, 1), (1500, 1600, 2), (1990, 2010, 3)] {
-            let sent = Sent { messages: 1, due_ns, now_ns: due_ns + 1, held_back: false };
-            tally.sent(sent, &mut recorder);
+            tally.sent(1, due_ns, &mut recorder);
+            tally.late(Sent { messages: 1, due_ns, now_ns: due_ns + 1, held_back: false }, &mut recorder);
             tally.answer(&answer(due_ns, arrived_ns, 0, offset, &[]), &mut recorder);
         }
         drop(recorder);
         let seen = gathered(&shelf);
         assert_eq!((tally.answered, tally.stored_in_span, tally.sent_in_span), (4, 2, 2));
         assert_eq!((seen.times(Kind::Send).len(), seen.times(Kind::Send).max()), (2, 100));
-        assert_eq!((seen.times(Kind::SendLag).len(), seen.counts.stored), (2, 4));
+        assert_eq!((seen.times(Kind::SendLag).len(), seen.counts.stored), (2, 3));
         assert_eq!(tally.offsets.as_ref().unwrap().faults(), OffsetFaults::default());
     }
 

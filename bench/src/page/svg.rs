@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// Room around the plot for labels.
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 16.0;
+const RIGHT: f64 = 32.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 40.0;
 /// Lines of different colours; a chart has no more.

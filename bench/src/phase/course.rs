@@ -134,7 +134,11 @@ impl Course<'_> {
     fn run(self, random: &mut Random, args: &TargetArgs, desk: &mut Desk) -> Result<Measured, BenchError> {
         let (phase, clock, pid) = (self.phase, self.clock, self.target.server_pid);
         let drive = phase.sends.as_ref().map(|sends| sends.drive(phase.warmup + phase.duration, random));
-        let delay = if phase.reads.is_some() && phase.sends.is_some() { PARK_DELAY } else { START_DELAY };
+        let delay = match (&phase.sends, &phase.reads) {
+            (Some(_), Some(_)) => PARK_DELAY,
+            (Some(_), None) => START_DELAY,
+            (None, _) => Duration::ZERO,
+        };
         let start_ns = clock.now_ns() + nanoseconds(delay);
         let span_from_ns = start_ns + nanoseconds(phase.warmup);
         let shelf = Shelf::new(span_from_ns..span_from_ns + nanoseconds(phase.duration));

@@ -51,9 +51,6 @@ impl<'a> Watch<'a> {
         while self.clock.now_ns() < span_ns.start && !ended(self.desk) {
             self.sleep_until(span_ns.start);
         }
-        // What was counted in the warm-up is nobody's.
-        self.shelf.take(&mut self.taken, &mut self.spare);
-        self.interval_from_ns = self.clock.now_ns().max(span_ns.start);
         let snapshot = || Snapshot::take(self.clock.now_ns(), messages(), self.server_pid);
         let from = snapshot();
         let (mut memory, mut looked_ns) = (look_at_memory(None, self.server_pid), self.clock.now_ns());

@@ -102,7 +102,7 @@ impl Reader<'_> {
             return Err(PlanError::new(self.source, &line.value_span, what, hint.to_owned()));
         }
         let consumes = self.number("subscriptionsPerTopic")?.is_some_and(|count| count > 0.0);
-        self.set("kind", Raw::Text(if consumes { "tail" } else { "send" }.to_owned()), None)?;
+        self.set("kind", &Raw::Text(if consumes { "tail" } else { "send" }.to_owned()), None)?;
         for (theirs, ours) in
             [("partitionsPerTopic", "queues"), ("producersPerTopic", "connections"), ("messageSize", "size")]
         {
@@ -118,23 +118,23 @@ impl Reader<'_> {
         }
         for (theirs, ours) in [("testDurationMinutes", "duration"), ("warmupDurationMinutes", "warmup")] {
             if let Some(minutes) = self.number(theirs)? {
-                self.set(ours, Raw::Float(minutes * 60.0), Some(theirs))?;
+                self.set(ours, &Raw::Float(minutes * 60.0), Some(theirs))?;
             }
         }
         if self.line("useRandomizedPayloads").is_some_and(|line| line.value == "true") {
             if let Some(share) = self.number("randomBytesRatio")? {
-                self.set("random_share", Raw::Float(share), Some("randomBytesRatio"))?;
+                self.set("random_share", &Raw::Float(share), Some("randomBytesRatio"))?;
             }
         } else if let Some(line) = self.line("payloadFile") {
-            self.set("payloads", Raw::Text(line.value.to_owned()), Some("payloadFile"))?;
+            self.set("payloads", &Raw::Text(line.value.to_owned()), Some("payloadFile"))?;
         }
         if self.line("keyDistributor").is_some_and(|line| line.value != "NO_KEY") {
-            self.set("keys", Raw::Switch(true), Some("keyDistributor"))?;
+            self.set("keys", &Raw::Switch(true), Some("keyDistributor"))?;
         }
         if let Some(gigabytes) = self.number("consumerBacklogSizeGB")?.filter(|size| *size > 0.0) {
             let size = self.number("messageSize")?.unwrap_or(1024.0).max(1.0);
             let messages = (gigabytes * 1e9 / size).round() as i64;
-            self.set("backlog", Raw::Integer(messages), Some("consumerBacklogSizeGB"))?;
+            self.set("backlog", &Raw::Integer(messages), Some("consumerBacklogSizeGB"))?;
         }
         Ok(())
     }
@@ -154,15 +154,15 @@ impl Reader<'_> {
 
     fn integer(&mut self, theirs: &'static str, ours: &str) -> Result<(), PlanError> {
         match self.number(theirs)? {
-            Some(number) => self.set(ours, Raw::Integer(number.round() as i64), Some(theirs)),
+            Some(number) => self.set(ours, &Raw::Integer(number.round() as i64), Some(theirs)),
             None => Ok(()),
         }
     }
 
     /// Sets one of our keys from one of theirs.
-    fn set(&mut self, ours: &str, raw: Raw, theirs: Option<&str>) -> Result<(), PlanError> {
+    fn set(&mut self, ours: &str, raw: &Raw, theirs: Option<&str>) -> Result<(), PlanError> {
         let key = key::find(ours).expect("it is written here");
-        let value = key.value(&raw).map_err(|(what, hint)| {
+        let value = key.value(raw).map_err(|(what, hint)| {
             let span = theirs
                 .and_then(|theirs| self.line(theirs))
                 .map_or(0..0, |line| line.key_span.start..line.value_span.end);

@@ -1,0 +1,257 @@
+//! `ringmq bench` as a program: run folders, stops, outages, full disks, nonsense.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::folder::Folder;
+use harness::left_out;
+use harness::official::Client;
+use harness::process::Dev;
+use harness::program::{self, Finished, wait_or_kill};
+use serde_json::Value;
+
+const EXIT_OK: i32 = 0;
+const EXIT_CONFIGURATION: i32 = 3;
+const EXIT_SILENCE: i32 = 4;
+const EXIT_PARTIAL: i32 = 5;
+const EXIT_VOID: i32 = 6;
+const RUN_WITHIN: Duration = Duration::from_secs(120);
+
+fn bench(arguments: &[&str], broker: &str, out: &Path) -> Command {
+    let mut command = Command::new(program::path());
+    command.arg("bench").args(arguments).args(["--broker", broker, "--out"]).arg(out);
+    command
+}
+
+fn run(arguments: &[&str], broker: &str, out: &Path) -> Finished {
+    program::run_command(bench(arguments, broker, out), RUN_WITHIN)
+}
+
+fn record(out: &Path) -> Value {
+    let text = fs::read_to_string(out.join("run.json")).expect("a run leaves run.json");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+/// On a busy machine the generator may fall behind: that is told, and is no fault of the program.
+fn assert_clean_or_void(finished: &Finished) {
+    let code = finished.code;
+    assert!(code == Some(EXIT_OK) || code == Some(EXIT_VOID), "{code:?}: {}", finished.text());
+}
+
+/// Of the files of a folder, those that end so.
+fn ending(out: &Path, end: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(out).expect("the folder is there").map(|entry| entry.expect("an entry").path());
+    let mut found: Vec<PathBuf> = entries.filter(|path| path.to_string_lossy().ends_with(end)).collect();
+    found.sort();
+    found
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is a number"))
+}
+
+const QUICK: [&str; 8] = ["run", "quick", "--set", "duration=3s", "--set", "warmup=500ms", "--seed", "5"];
+
+#[test]
+fn a_plan_leaves_a_folder_that_others_can_read() {
+    let dev = Dev::new("bench-folder");
+    let _running = dev.start();
+    let folder = Folder::new("bench-folder-out");
+    let out = folder.path().join("run");
+    let finished = run(&QUICK, &dev.broker, &out);
+    assert_clean_or_void(&finished);
+    let record = record(&out);
+    assert_eq!((&record["schema"], &record["state"], &record["seed"]), (&1.into(), &"complete".into(), &5.into()));
+    assert!(
+        record["target"]["version"].is_string() && record["target"]["configuration_hash"].is_string(),
+        "{record:#}"
+    );
+    assert!(record["host"]["kernel"].is_string() && record["plan"]["text"].is_string(), "{record:#}");
+    let names: Vec<&str> =
+        record["phases"].as_array().unwrap().iter().filter_map(|phase| phase["name"].as_str()).collect();
+    assert_eq!(names, ["saturation", "steady", "end-to-end"]);
+    let steady = &record["phases"][1]["figures"];
+    let (asked, sent) = (number(&steady["rate_asked"]), number(&steady["rate_sent"]));
+    assert!((asked - 2000.0).abs() < 5.0, "{asked}");
+    assert!((sent - asked).abs() < 60.0 || finished.code == Some(EXIT_VOID), "{sent} of {asked}");
+    assert_eq!(finished.stdout.lines().count(), 3, "{}", finished.stdout);
+    assert_eq!((ending(&out, ".hlog").len(), ending(&out, ".omb.json").len()), (3, 3));
+    let page = fs::read_to_string(out.join("report.html")).expect("a run leaves a page");
+    let foreign = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!foreign.contains("http") && !foreign.contains("<script") && page.ends_with("</html>\n"));
+    let result = fs::read_to_string(&ending(&out, ".omb.json")[2]).unwrap();
+    let result: Value = serde_json::from_str(&result).unwrap();
+    assert!(result["publishRate"].as_array().unwrap().len() >= 3, "{result:#}");
+    assert!(number(&result["aggregatedEndToEndLatency99pct"]) > 0.0, "{result:#}");
+    read_by_java(&ending(&out, ".hlog")[2], &record["phases"][2]["figures"]);
+    // The same folder again is refused, and stays as it is.
+    let again = run(&QUICK, &dev.broker, &out);
+    assert!(again.code == Some(1) && again.stderr.contains("--out"), "{}", again.text());
+}
+
+/// HdrHistogram's own reader must find in a log what the figures say.
+fn read_by_java(log: &Path, figures: &Value) {
+    let missing = ["java", "mvn"].into_iter().find(|name| Command::new(name).arg("-version").output().is_err());
+    if let Some(name) = missing {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "`{name}` is missing");
+        left_out(
+            "the reader in Java",
+            &format!("`{name}` is not on this machine (apt-get install default-jdk-headless maven)"),
+        );
+        return;
+    }
+    let client = Client::java("ringmq.HistogramLog").expect("the Java programs can be built");
+    let output = client.command().arg(log).stdin(Stdio::null()).output().expect("java can be started");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for (tag, figure) in [("send", "latency_us"), ("end-to-end", "end_to_end_us"), ("hiccup", "hiccup_us")] {
+        let line =
+            text.lines().find(|line| line.starts_with(&format!("{tag} "))).unwrap_or_else(|| panic!("{tag}: {text}"));
+        let numbers: Vec<f64> = line.split(' ').skip(1).map(|word| word.parse().expect("a number")).collect();
+        let [intervals, count, p50, p99, max] = numbers[..] else { panic!("{line}") };
+        let figure = &figures[figure];
+        assert!(intervals >= 3.0, "{line}");
+        assert!((count - number(&figure["count"])).abs() < 0.5, "{line}: {figure}");
+        for (name, ns) in [("p50", p50), ("p99", p99), ("max", max)] {
+            let us = number(&figure[name]);
+            assert!((ns / 1e3 - us).abs() <= us * 0.002 + 0.1, "{name} {line}: {figure}");
+        }
+    }
+}
+
+#[test]
+fn a_stop_keeps_what_was_measured() {
+    let dev = Dev::new("bench-stop");
+    let _running = dev.start();
+    let folder = Folder::new("bench-stop-out");
+    let out = folder.path().join("run");
+    let arguments = ["run", "quick", "--set", "duration=60s", "--set", "warmup=0", "--live"];
+    let mut command = bench(&arguments, &dev.broker, &out);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("ringmq can be started");
+    await_lines(&out.join("intervals.csv"), 3);
+    signal(child.id(), "INT");
+    let (code, timed_out) = wait_or_kill(&mut child, Duration::from_secs(30));
+    assert!(!timed_out && (code == Some(EXIT_OK) || code == Some(EXIT_VOID)), "{code:?}");
+    let record = record(&out);
+    assert_eq!(record["state"], "stopped");
+    assert_eq!(record["phases"].as_array().map(Vec::len), Some(1));
+    let figures = &record["phases"][0]["figures"];
+    assert!((0.5..30.0).contains(&number(&figures["seconds"])) && number(&figures["messages"]) > 0.0, "{figures:#}");
+    assert!(out.join("report.html").exists());
+}
+
+#[test]
+fn an_outage_is_in_the_percentiles_and_the_run_goes_on() {
+    let dev = Dev::new("bench-outage");
+    let mut running = dev.start();
+    let folder = Folder::new("bench-outage-out");
+    let out = folder.path().join("run");
+    let arguments = ["run", "failover", "--set", "duration=14s", "--set", "warmup=0", "--set", "rate=500"];
+    let mut command = bench(&arguments, &dev.broker, &out);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ringmq can be started");
+    await_lines(&out.join("intervals.csv"), 4);
+    running.kill();
+    let away = Instant::now();
+    thread::sleep(Duration::from_millis(1500));
+    let _running = dev.start();
+    let away_ms = away.elapsed().as_millis() as f64;
+    let (code, timed_out) = wait_or_kill(&mut child, RUN_WITHIN);
+    let record = record(&out);
+    let phase = &record["phases"][0];
+    // Void as well where the machine is too busy for the generator.
+    assert!(!timed_out && (code == Some(EXIT_PARTIAL) || code == Some(EXIT_VOID)), "{code:?} {phase:#}");
+    assert_eq!(record["state"], "complete");
+    assert!(!phase["faults"].as_array().expect("a list of faults").is_empty(), "{phase:#}");
+    let figures = &phase["figures"];
+    assert!(number(&figures["connections_lost"]) > 0.0 && number(&figures["away_ms_max"]) > 1000.0, "{figures:#}");
+    let max_us = number(&figures["latency_us"]["max"]);
+    assert!(max_us > 1_500_000.0 && max_us < (away_ms + 20_000.0) * 1000.0, "{max_us} us of {away_ms} ms");
+    // What was due while it was away was sent after: 1.5 s of 14 s are far more than 1 in 100.
+    assert!(number(&figures["latency_us"]["p99"]) > 500_000.0, "{figures:#}");
+    assert!(number(&figures["messages"]) > 500.0 * 14.0 * 0.8, "{figures:#}");
+    assert_eq!(number(&figures["messages_missing"]), 0.0, "{figures:#}");
+}
+
+#[test]
+fn a_server_that_stands_still_for_a_second_shows_in_full() {
+    let dev = Dev::new("bench-stall");
+    let running = dev.start();
+    let folder = Folder::new("bench-stall-out");
+    let out = folder.path().join("run");
+    let plan = "[[phase]]\nkind = \"send\"\nrate = 1000\nwarmup = 0\nduration = \"8s\"\n";
+    let plan = folder.file("stall.toml", plan);
+    let mut child = bench(&["run", plan.to_str().unwrap()], &dev.broker, &out)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ringmq can be started");
+    await_lines(&out.join("intervals.csv"), 3);
+    signal(running.pid(), "STOP");
+    thread::sleep(Duration::from_secs(1));
+    signal(running.pid(), "CONT");
+    let (code, timed_out) = wait_or_kill(&mut child, RUN_WITHIN);
+    assert!(!timed_out && (code == Some(EXIT_OK) || code == Some(EXIT_VOID)), "{code:?}");
+    let figures = &record(&out)["phases"][0]["figures"];
+    let times = &figures["latency_us"];
+    // An eighth of all messages fell into it, evenly from 1 s down to nothing.
+    assert!((950_000.0..3_000_000.0).contains(&number(&times["max"])), "{times}");
+    assert!(number(&times["p99"]) > 850_000.0 && number(&times["p90"]) > 100_000.0, "{times}");
+}
+
+#[test]
+fn results_that_find_no_room_end_the_files_and_not_the_measurement() {
+    let folder = Folder::new("bench-full-disk");
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(&disk).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        left_out("a full disk for results", "the right to mount is missing");
+        return;
+    }
+    let dev = Dev::new("bench-full-disk");
+    let _running = dev.start();
+    let finished = run(&QUICK, &dev.broker, &disk.join("run"));
+    let unmounted = Command::new("umount").arg(&disk).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    let code = finished.code;
+    assert!(code == Some(EXIT_PARTIAL) || code == Some(EXIT_VOID), "{code:?}: {}", finished.text());
+    assert_eq!(finished.stderr.matches("results cannot be written to").count(), 1, "{}", finished.stderr);
+    assert_eq!(finished.stdout.lines().count(), 3, "{}", finished.text());
+}
+
+#[test]
+fn nonsense_and_silence_have_their_exit_codes() {
+    let folder = Folder::new("bench-nonsense");
+    let nobody = harness::ports::free_address();
+    let out = folder.path().join("run");
+    let finished = run(&["run", "quick"], &nobody, &out);
+    assert_eq!(finished.code, Some(EXIT_SILENCE), "{}", finished.text());
+    assert!(finished.stderr.contains(&nobody), "{}", finished.stderr);
+    let record = record(&out);
+    assert_eq!((&record["state"], record["cause"].is_string()), (&"failed".into(), true));
+    let plan = folder.file("p.toml", "[[phase]]\nkind = \"send\"\nrat = 5\n");
+    let finished = run(&["run", plan.to_str().unwrap()], &nobody, &folder.path().join("none"));
+    assert_eq!(finished.code, Some(EXIT_CONFIGURATION), "{}", finished.text());
+    assert!(finished.stderr.contains("p.toml:3:1: a phase has no key rat"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("did you mean rate?"), "{}", finished.stderr);
+    assert!(!folder.path().join("none").exists());
+    let finished = program::run(&["bench", "report", folder.path().to_str().unwrap()], RUN_WITHIN);
+    assert!(finished.code == Some(1) && finished.stderr.contains("run.json"), "{}", finished.text());
+}
+
+fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    assert!(sent.is_ok_and(|status| status.success()), "kill -{name} {pid}");
+}
+
+/// Waits until a run has written so many lines.
+fn await_lines(file: &Path, count: usize) {
+    let began = Instant::now();
+    while fs::read_to_string(file).unwrap_or_default().lines().count() < count {
+        assert!(began.elapsed() < RUN_WITHIN, "{} does not grow to {count} lines", file.display());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
