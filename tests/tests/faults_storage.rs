@@ -26,6 +26,9 @@ use harness::request::{
 use harness::target::TARGET_VARIABLE;
 use harness::{left_out, patterned_body, unique_name};
 
+/// Something done to a file.
+type Harm = fn(&Path);
+
 const SEND_BATCH: i32 = 320;
 const LOG_OFFSET_BITS: u32 = 48;
 
@@ -229,7 +232,7 @@ fn a3_lost_and_cut_files_of_queues_are_made_anew() {
         fill(&dev, queue, 0..200, 100);
     }
     stop(&mut running);
-    let harms: [(&str, fn(&Path)); 3] = [
+    let harms: [(&str, Harm); 3] = [
         ("deleted", |path| fs::remove_file(path).expect("removed")),
         ("emptied", |path| fs::write(path, b"").expect("emptied")),
         ("cut by 7 bytes", |path| {
