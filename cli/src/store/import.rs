@@ -1,7 +1,7 @@
 //! `ringmq store import`: the store of another broker, with progress and a report.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -117,16 +117,19 @@ fn cells(progress: Progress) -> String {
 fn progress_text(progress: Progress, elapsed: Duration) -> String {
     let Progress { bytes, bytes_total } = progress;
     let rate = bytes as f64 / elapsed.as_secs_f64().max(0.001);
-    let left_seconds = ((bytes_total - bytes) as f64 / rate.max(1.0)) as u64;
-    format!(
-        "{:3} %  {} of {}  {}/s  {}:{:02} left",
+    let mut text = format!(
+        "{:3} %  {} of {}  {}/s",
         bytes * 100 / bytes_total.max(1),
         bytes_text(bytes),
         bytes_text(bytes_total),
-        bytes_text(rate as u64),
-        left_seconds / 60,
-        left_seconds % 60
-    )
+        bytes_text(rate as u64)
+    );
+    // Before the first bytes nobody knows.
+    if bytes > 0 {
+        let left_seconds = ((bytes_total - bytes) as f64 / rate) as u64;
+        write!(text, "  {}:{:02} left", left_seconds / 60, left_seconds % 60).expect("a text takes all");
+    }
+    text
 }
 
 fn text(arguments: &Import, report: &Report, elapsed: Duration) -> String {
@@ -188,6 +191,6 @@ mod tests {
         assert_eq!(text, " 25 %  1.0 GiB of 4.0 GiB  102.4 MiB/s  0:30 left");
         assert_eq!(cells(progress), "#######.......................");
         let nothing = Progress { bytes: 0, bytes_total: 0 };
-        assert!(progress_text(nothing, Duration::ZERO).starts_with("  0 %"), "an empty log divides nothing by nothing");
+        assert_eq!(progress_text(nothing, Duration::ZERO), "  0 %  0 B of 0 B  0 B/s", "nothing is divided by nothing");
     }
 }

@@ -198,13 +198,14 @@ impl Filler<'_> {
     /// Messages that come again at once, later, and never.
     fn retries(&mut self) -> io::Result<()> {
         let records = read_queue(self.connection, &Queue::new("Import-plain", 1), 0)?;
+        let due = now_ms() + LATER_MS;
         for (record, level) in records.iter().zip([LEVEL_NOW as i32, LEVEL_LATER as i32, -1]) {
             self.connection.call_ok(&send_back(GROUP, record.physical_offset, level))?;
         }
         let retry = Queue::new(&format!("%RETRY%{GROUP}"), 0);
         await_count(self.connection, &retry, 1);
         let body = String::from_utf8_lossy(&records[1].body).into_owned();
-        self.filled.waiting.push((retry, body, now_ms() + LATER_MS));
+        self.filled.waiting.push((retry, body, due));
         Ok(())
     }
 
@@ -258,8 +259,9 @@ impl Filler<'_> {
                 _ => ("seconds", format!("TIMER_DELAY_SEC\u{1}{}\u{2}", LATER_MS / 1000)),
             };
             let body = format!("later {kind} {number}");
+            // Others count from when the broker takes them.
+            let due = if kind == "at" { due } else { now_ms() + LATER_MS };
             self.send(&queue, body.clone(), &properties)?;
-            let due = if kind == "at" || kind == "delay" { due } else { now_ms() + LATER_MS };
             self.filled.waiting.push((queue, body, due));
         }
         let timed = send(&Queue::new(topic, 1), "taken back", &format!("TIMER_DELAY_MS\u{1}{LATER_MS}\u{2}"));
