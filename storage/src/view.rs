@@ -213,7 +213,9 @@ impl LogView {
         mut each: impl FnMut(Seen<'_>) -> ControlFlow<()>,
     ) -> Result<LogOffset, StorageError> {
         let (_, min, _) = self.segments();
-        let durable = self.checkpoint.map_or(0, |checkpoint| checkpoint.durable).max(from.0.saturating_add(1));
+        let durable = self.checkpoint.map_or(0, |checkpoint| checkpoint.durable);
+        // An offset that somebody asks for may lie within a record: the next one is looked for.
+        let durable = if from > min { durable.max(from.0.saturating_add(1)) } else { durable };
         let range = ScanRange { start: from.0.max(min.0), limit: u64::MAX, durable };
         scan(self.id, &self.segments, range, |seen| Ok(each(seen))).map(|scanned| LogOffset(scanned.end))
     }
