@@ -1,8 +1,9 @@
 //! Small durable tables: a text that is replaced as a whole and survives a crash at any instant.
 //!
 //! A file holds one line `ringmq-table 1 GENERATION CRC32 BYTES`, then the text. The newest generation is `NAME`, the
-//! one before it `NAME.bak`. A reader takes the newest that is whole; when files are there but none is, that is damage
-//! and an error, never an empty table.
+//! one before it `NAME.bak`, and the one that is being written `NAME.new`. A reader takes the newest that is whole: what
+//! was written survives the end of the process at once, and a loss of power when the disk has taken it, which may be seconds
+//! later on a busy one. When files are there but none is whole, that is damage and an error, never an empty table.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,6 +27,12 @@ pub struct Stored {
 pub fn read(path: &Path) -> io::Result<Option<Stored>> {
     let backup = backup_path(path);
     let newest = read_one(path);
+    if let Ok(Some(fresh)) = read_one(&fresh_path(path))
+        && newest.as_ref().is_ok_and(|stored| stored.as_ref().is_none_or(|stored| stored.generation < fresh.generation))
+        && read_one(&backup).is_ok_and(|stored| stored.is_none_or(|stored| stored.generation < fresh.generation))
+    {
+        return Ok(Some(fresh));
+    }
     if let Ok(Some(stored)) = newest {
         return Ok(Some(stored));
     }
@@ -50,7 +57,7 @@ pub fn write(path: &Path, generation: u64, text: &str) -> io::Result<()> {
 fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
     let folder = path.parent().expect("a table lies in a folder");
     fs::create_dir_all(folder)?;
-    let fresh = path.with_extension("new");
+    let fresh = fresh_path(path);
     let mut file = File::create(&fresh)?;
     let crc = crc32(text.as_bytes());
     file.write_all(format!("{MAGIC} {generation} {crc:08X} {}\n", text.len()).as_bytes())?;
@@ -62,6 +69,10 @@ fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
     }
     fs::rename(&fresh, path)?;
     sync_folder(folder)
+}
+
+fn fresh_path(path: &Path) -> PathBuf {
+    path.with_extension("new")
 }
 
 fn backup_path(path: &Path) -> PathBuf {
@@ -131,5 +142,25 @@ mod tests {
         fs::remove_file(backup_path(&path)).expect("removed");
         assert!(read(&path).is_err(), "a damaged table is not an empty one");
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    /// The process ends while the disk has not taken the newest generation yet.
+    #[test]
+    fn a_generation_that_was_being_written_counts_if_it_is_whole() {
+        let folder = TempFolder::new("table");
+        let (path, other) = (folder.path().join("t.json"), folder.path().join("o.json"));
+        write(&other, 2, "two").expect("written");
+        let two = fs::read(&other).expect("read");
+        let read = || read(&path).expect("no error").map(|stored| (stored.generation, stored.fell_back));
+        fs::write(fresh_path(&path), &two).expect("written");
+        assert_eq!(read(), Some((2, false)), "the first one");
+        write(&path, 1, "one").expect("written");
+        fs::write(fresh_path(&path), &two[..two.len() - 1]).expect("torn");
+        assert_eq!(read(), Some((1, false)));
+        fs::write(fresh_path(&path), &two).expect("written");
+        assert_eq!(read(), Some((2, false)));
+        write(&path, 3, "three").expect("written");
+        fs::write(fresh_path(&path), &two).expect("an old one");
+        assert_eq!(read(), Some((3, false)));
     }
 }
