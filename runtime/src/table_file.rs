@@ -25,22 +25,21 @@ pub struct Stored {
 
 /// Reads a table; `None` when it was never written.
 pub fn read(path: &Path) -> io::Result<Option<Stored>> {
-    let backup = backup_path(path);
-    let newest = read_one(path);
-    if let Ok(Some(fresh)) = read_one(&fresh_path(path))
-        && newest.as_ref().is_ok_and(|stored| stored.as_ref().is_none_or(|stored| stored.generation < fresh.generation))
-        && read_one(&backup).is_ok_and(|stored| stored.is_none_or(|stored| stored.generation < fresh.generation))
-    {
-        return Ok(Some(fresh));
-    }
-    if let Ok(Some(stored)) = newest {
-        return Ok(Some(stored));
-    }
-    match (newest, read_one(&backup)) {
+    let settled = read_settled(path)?;
+    let fresh = read_one(&fresh_path(path)).ok().flatten();
+    Ok(match fresh {
+        Some(fresh) if settled.as_ref().is_none_or(|settled| settled.generation < fresh.generation) => Some(fresh),
+        _ => settled,
+    })
+}
+
+/// The newest generation that was not being written any more.
+fn read_settled(path: &Path) -> io::Result<Option<Stored>> {
+    match (read_one(path), read_one(&backup_path(path))) {
+        (Ok(Some(newest)), _) => Ok(Some(newest)),
         (Ok(None), Ok(None)) => Ok(None),
         (_, Ok(Some(stored))) => Ok(Some(Stored { fell_back: true, ..stored })),
         (Err(error), _) | (Ok(None), Err(error)) => Err(error),
-        (Ok(Some(_)), _) => unreachable!("returned above"),
     }
 }
 
@@ -58,17 +57,28 @@ fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
     let folder = path.parent().expect("a table lies in a folder");
     fs::create_dir_all(folder)?;
     let fresh = fresh_path(path);
+    if let Ok(Some(left)) = read_one(&fresh)
+        && let Ok(settled) = read_settled(path)
+        && settled.is_none_or(|settled| settled.generation < left.generation)
+    {
+        // It was read as the newest, and stays so until the next is whole.
+        settle(path)?;
+    }
     let mut file = File::create(&fresh)?;
     let crc = crc32(text.as_bytes());
     file.write_all(format!("{MAGIC} {generation} {crc:08X} {}\n", text.len()).as_bytes())?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    // Only a whole table may become the backup.
+    settle(path)?;
+    sync_folder(folder)
+}
+
+/// Makes what was being written the newest generation. Only a whole table may become the backup.
+fn settle(path: &Path) -> io::Result<()> {
     if let Ok(Some(_)) = read_one(path) {
         fs::rename(path, backup_path(path))?;
     }
-    fs::rename(&fresh, path)?;
-    sync_folder(folder)
+    fs::rename(fresh_path(path), path)
 }
 
 fn fresh_path(path: &Path) -> PathBuf {
@@ -160,6 +170,7 @@ mod tests {
         fs::write(fresh_path(&path), &two).expect("written");
         assert_eq!(read(), Some((2, false)));
         write(&path, 3, "three").expect("written");
+        assert_eq!(read_one(&backup_path(&path)).expect("whole").map(|stored| stored.generation), Some(2));
         fs::write(fresh_path(&path), &two).expect("an old one");
         assert_eq!(read(), Some((3, false)));
     }
