@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
-use crate::file::DirectFile;
+use crate::file::{DirectFile, remove_if_there};
 
 /// A way of making a write durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +55,7 @@ impl FlushProbe {
     /// direct I/O, and so nothing to choose.
     pub fn run(folder: &Path) -> io::Result<Option<FlushProbe>> {
         let path = folder.join("flush-probe");
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_if_there(&path)?;
         let file = DirectFile::create(&path, FILE_BYTES)?;
         let probe = if file.is_direct() { measure(&file).map(Some) } else { Ok(None) };
         std::fs::remove_file(&path)?;

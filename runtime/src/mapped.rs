@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE};
 
 use crate::buffer::{BLOCK_BYTES, populate};
+use crate::file::remove_if_there;
 
 /// A file of a fixed length, all of it mapped. The kernel writes it back in its own time.
 #[derive(Debug)]
@@ -42,10 +43,7 @@ impl MappedFile {
     }
 
     fn create_as(path: &Path, bytes: usize) -> io::Result<MappedFile> {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_if_there(path)?;
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         // SAFETY: a plain call on a descriptor that is open.
         let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };

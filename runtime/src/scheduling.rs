@@ -37,7 +37,7 @@ pub(crate) async fn leave_when_busy(cpu: usize) {
     }
     if leave().is_ok() {
         console::tell(format_args!(
-            "CPU {cpu} is kept busy by others: the core on it runs where there is room from now on"
+            "ringmq: CPU {cpu} is kept busy by others: the core on it runs where there is room from now on"
         ));
     }
 }
