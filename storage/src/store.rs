@@ -119,11 +119,11 @@ impl Store {
         let ballast = Ballast::of(&root);
         ballast.give_back_if_full().context("look for space in", &root)?;
         let mut warnings = Vec::new();
-        let places = Places { root: &root, roots: &roots };
+        let places = Places::new(&root, &roots)?;
         let logs = settle_logs(places, logs, logs_if_new, &mut warnings)?;
         let commit_logs = (0..logs).map(|log| places.find(LogId(log))).collect::<Result<Vec<_>, _>>()?;
         for folder in &roots {
-            if !commit_logs.iter().any(|place| place.starts_with(places.probed(folder))) {
+            if !(0..logs).map(LogId).zip(&commit_logs).any(|(log, place)| places.place(folder, log) == *place) {
                 warnings.push(StoreWarning::NoLogIn { folder: folder.clone(), logs });
             }
             let folder = places.probed(folder);
@@ -190,11 +190,24 @@ pub(crate) fn log_folder(root: &Path, log: LogId) -> PathBuf {
 /// The folders that may hold segments.
 #[derive(Clone, Copy)]
 pub(crate) struct Places<'a> {
-    pub(crate) root: &'a Path,
-    pub(crate) roots: &'a [PathBuf],
+    root: &'a Path,
+    roots: &'a [PathBuf],
 }
 
 impl<'a> Places<'a> {
+    /// # Errors
+    /// When the folders cannot be those of one store.
+    pub(crate) fn new(root: &'a Path, roots: &'a [PathBuf]) -> Result<Places<'a>, StorageError> {
+        if roots.len() > 1 && roots.iter().any(|folder| folder == root) {
+            let what = format!(
+                "of several folders of storePathCommitLog none may be storePathRootDir: write {} instead",
+                root.join("commitlog").display()
+            );
+            return Err(StorageError::Options { what });
+        }
+        Ok(Places { root, roots })
+    }
+
     fn place(&self, folder: &Path, log: LogId) -> PathBuf {
         if folder == self.root.join("commitlog") {
             log_folder(self.root, log).join("commitlog")
@@ -216,13 +229,6 @@ impl<'a> Places<'a> {
         let [first, others @ ..] = self.roots else { panic!("a store has a folder for its segments") };
         if others.is_empty() {
             return Ok(self.place(first, log));
-        }
-        if let Some(folder) = self.roots.iter().find(|folder| *folder == self.root) {
-            let what = format!(
-                "of several folders of storePathCommitLog none may be storePathRootDir: write {} instead",
-                folder.join("commitlog").display()
-            );
-            return Err(StorageError::Options { what });
         }
         let mut found = self.roots.iter().map(|folder| self.place(folder, log)).filter(|place| place.exists());
         let Some(place) = found.next() else {
@@ -413,6 +419,20 @@ mod tests {
         assert!(error.contains("a/log-02 is damaged: ") && error.contains("b/log-02 is there as well"), "{error}");
         let error = open(&[&root, &a]).expect_err("the root").to_string();
         assert!(error.contains("none may be storePathRootDir: write"), "{error}");
+
+        let (fresh, below) = (folder.path().join("fresh"), folder.path().join("fresh/commitlog"));
+        let open = |roots: &[&PathBuf]| {
+            let commit_log_roots = roots.iter().map(|root| (*root).clone()).collect();
+            Store::open(StoreOptions { commit_log_roots, ..options(&fresh, None) })
+        };
+        open(&[&fresh, &a]).expect_err("the root");
+        assert!(!fresh.join("store.json").exists(), "nothing was made of what was refused");
+        let (inside, beside) = (fresh.join("disk2"), folder.path().join("beside"));
+        let store = open(&[&inside, &beside]).expect("made");
+        assert_eq!(store.warnings(), []);
+        drop(store);
+        let store = open(&[&inside, &below, &beside]).expect("with another folder, above one of them");
+        assert!(store.warnings().contains(&StoreWarning::NoLogIn { folder: below, logs: 2 }));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::options::LogFolders;
 use crate::queue::extent_file::{CHUNK_COUNT, ExtentFile, StoredRun};
 use crate::queue::{Entry, key_hash};
 use crate::recovery::Damage;
-use crate::scan::{ScanRange, ScanSegment, Seen, scan};
+use crate::scan::{RECORD_BYTES_MAX, ScanRange, ScanSegment, Seen, scan};
 use crate::store::{FORMAT_VERSION, Places, StoreTable, log_folder};
 
 /// Bytes read to tell why a place is no record.
@@ -85,7 +85,7 @@ impl StoreView {
     /// When its files cannot be looked at, or are in none of the folders.
     pub fn log(&self, id: LogId) -> Result<LogView, StorageError> {
         let log = log_folder(&self.root, id);
-        let commit_log = Places { root: &self.root, roots: &self.commit_log_roots }.find(id)?;
+        let commit_log = Places::new(&self.root, &self.commit_log_roots)?.find(id)?;
         LogView::open(LogFolders { log, commit_log }, id)
     }
 }
@@ -228,7 +228,9 @@ impl LogView {
         let at = damage.start.0;
         let segment = self.segments.iter().find(|segment| segment.start <= at && at < segment.limit);
         let read = segment.map(|segment| {
-            let mut bytes = vec![0; REASON_BYTES.min(segment.limit - at) as usize];
+            // The next record that is whole lies behind this one.
+            let bytes = (damage.limit.0 - at).clamp(REASON_BYTES, RECORD_BYTES_MAX).min(segment.limit - at);
+            let mut bytes = vec![0; bytes as usize];
             segment.file.read_exact_at(&mut bytes, at - segment.start).map(|()| bytes)
         });
         match read {
