@@ -108,23 +108,22 @@ pub(crate) struct RunningLoad {
 }
 
 impl RunningLoad {
-    /// Opens the connections and starts to send: what is due in the shelf's span is measured.
+    /// Starts to send on these connections: what is due in the shelf's span is measured.
     pub(crate) fn start(
         target: &Target,
         form: &SendForm,
-        connections: u16,
+        links: Vec<Arc<Link>>,
         drive: &Drive,
         start_ns: u64,
         shelf: &Arc<Shelf>,
         clock: RunClock,
     ) -> Result<RunningLoad, BenchError> {
-        let links = Link::open_all(target.broker, connections)?;
         let links: Vec<_> = links.into_iter().map(|link| (link, Arc::<Counts>::default())).collect();
         let offsets = (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts));
         let is_open = matches!(drive, Drive::Rate { .. });
         let load = Arc::new(Load {
             clock,
-            templates: Templates::new(form, connections),
+            templates: Templates::new(form, links.len()),
             shelf: shelf.clone(),
             blank_tally: SendTally::new(shelf.span_ns(), offsets),
             answered: AtomicU64::new(0),

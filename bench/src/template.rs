@@ -146,7 +146,7 @@ struct MessagePlaces {
 }
 
 impl Templates {
-    pub(crate) fn new(form: &SendForm, connections: u16) -> Templates {
+    pub(crate) fn new(form: &SendForm, connections: usize) -> Templates {
         let tags: Vec<Option<&str>> = match &form.extras.tags[..] {
             [] => vec![None],
             tags => tags.iter().map(|tag| Some(tag.as_str())).collect(),
@@ -158,7 +158,7 @@ impl Templates {
         Templates {
             heads: heads.collect(),
             bodies: bodies.collect(),
-            connections: connections.into(),
+            connections: connections as u64,
             batch: form.batch.into(),
             zlib: form.extras.zlib,
         }

@@ -67,7 +67,8 @@ fn run(answers: Answers, drive: &Drive, warmup_ms: u64, duration_ms: u64) -> (Fi
     let start_ns = clock.now_ns() + nanoseconds(START_DELAY);
     let from_ns = start_ns + warmup_ms * 1_000_000;
     let shelf = Shelf::new(from_ns..from_ns + duration_ms * 1_000_000);
-    let running = RunningLoad::start(&target, &form, 1, drive, start_ns, &shelf, clock).unwrap();
+    let links = Link::open_all(target.broker, 1).unwrap();
+    let running = RunningLoad::start(&target, &form, links, drive, start_ns, &shelf, clock).unwrap();
     while clock.now_ns() < shelf.span_ns().end && !running.has_ended() {
         clock.sleep(Duration::from_millis(1));
     }

@@ -21,6 +21,7 @@ use crate::report::{PullFigures, Report, SendFigures};
 use crate::target::Target;
 use crate::template::SendForm;
 use crate::timeline::Timeline;
+use crate::wire::Link;
 
 pub(crate) const PRODUCER_GROUP: &str = "bench_producer";
 const CONSUMER_GROUP: &str = "bench_consumer";
@@ -81,7 +82,8 @@ fn store_backlog(
     let requests_max = messages.div_ceil(form.batch.into());
     let drive = Drive::Window { requests: BACKLOG_WINDOW, requests_max };
     let shelf = Shelf::new(0..0);
-    let load = RunningLoad::start(target, &form, BACKLOG_CONNECTIONS, &drive, clock.now_ns(), &shelf, clock)?;
+    let links = Link::open_all(target.broker, BACKLOG_CONNECTIONS)?;
+    let load = RunningLoad::start(target, &form, links, &drive, clock.now_ns(), &shelf, clock)?;
     let limit_ns = clock.now_ns() + nanoseconds(BACKLOG_TIME_MAX);
     while !load.has_ended() && !desk.is_stopped() && clock.now_ns() < limit_ns {
         clock.sleep(BACKLOG_PERIOD);
@@ -103,6 +105,12 @@ struct Course<'a> {
     target: Target,
     clock: RunClock,
     form: Option<SendForm>,
+}
+
+/// Where the queues begin and end before the load.
+struct Bounds {
+    begins: Vec<i64>,
+    ends: Vec<i64>,
 }
 
 /// All readers of a phase.
@@ -139,10 +147,16 @@ impl Course<'_> {
             (Some(_), None) => START_DELAY,
             (None, _) => Duration::ZERO,
         };
+        // What takes the longer the more queues and connections there are is done before the clock of the phase starts.
+        let bounds = phase.reads.map(|_| self.bounds()).transpose()?;
+        let links = match &phase.sends {
+            Some(sends) => Link::open_all(self.target.broker, sends.connections)?,
+            None => Vec::new(),
+        };
         let start_ns = clock.now_ns() + nanoseconds(delay);
         let span_from_ns = start_ns + nanoseconds(phase.warmup);
         let shelf = Shelf::new(span_from_ns..span_from_ns + nanoseconds(phase.duration));
-        let (readers, wanted) = self.start_readers(&shelf)?;
+        let (readers, wanted) = self.start_readers(bounds.as_ref(), &shelf)?;
         let hiccups = HiccupMeter::start(&shelf, clock)?;
         let load = match (&drive, &self.form, &phase.sends) {
             (Some(drive), Some(form), Some(sends)) => {
@@ -152,7 +166,7 @@ impl Course<'_> {
                     // They are answered with an offset among those that wait for their time.
                     target.starts.clear();
                 }
-                Some(RunningLoad::start(&target, form, sends.connections, drive, start_ns, &shelf, clock)?)
+                Some(RunningLoad::start(&target, form, links, drive, start_ns, &shelf, clock)?)
             }
             _ => None,
         };
@@ -194,15 +208,20 @@ impl Course<'_> {
         }
     }
 
+    fn bounds(&self) -> Result<Bounds, BenchError> {
+        Ok(Bounds { begins: self.target.begins()?, ends: self.target.ends()? })
+    }
+
     /// Starts whoever reads, and tells how many messages there were to get by then; none when there are no readers.
-    fn start_readers(&self, shelf: &Arc<Shelf>) -> Result<(Readers, Option<u64>), BenchError> {
+    fn start_readers(&self, bounds: Option<&Bounds>, shelf: &Arc<Shelf>) -> Result<(Readers, Option<u64>), BenchError> {
         let mut readers = Readers::default();
-        let Some(reads) = self.phase.reads else { return Ok((readers, None)) };
-        let (begins, ends) = (self.target.begins()?, self.target.ends()?);
+        let (Some(reads), Some(Bounds { begins, ends })) = (self.phase.reads, bounds) else {
+            return Ok((readers, None));
+        };
         let tail = self.phase.sends.is_some();
         // With a backlog a consumer of the tail has it to catch up with, unless others read it.
         let catches_up = !tail || self.phase.backlog.is_some() && reads.cold_groups == 0;
-        let starts = if catches_up { &begins } else { &ends };
+        let starts = if catches_up { begins } else { ends };
         let there: i64 = ends.iter().zip(starts).map(|(end, start)| end - start).sum();
         if !tail && there == 0 {
             return Err(super::usage("the topic has no messages to read"));
@@ -220,7 +239,7 @@ impl Course<'_> {
                 &self.target,
                 &form,
                 reads.connections,
-                &begins,
+                begins,
                 Some(ends.as_slice()),
                 shelf,
                 self.clock,
