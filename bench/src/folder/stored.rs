@@ -96,12 +96,7 @@ impl StoredPhase {
 pub(crate) fn merged<'a>(intervals: impl IntoIterator<Item = &'a LoggedInterval>, kind: Kind) -> Histogram<u64> {
     let mut all = histogram();
     for interval in intervals.into_iter().filter(|interval| interval.kind == kind) {
-        // Logs of other bounds come from another version; what does not fit is counted as the longest.
-        if all.add(&interval.times).is_err() {
-            interval.times.iter_recorded().for_each(|step| {
-                all.saturating_record_n(step.value_iterated_to(), step.count_at_value());
-            });
-        }
+        interval_log::add_times(&mut all, &interval.times);
     }
     all
 }
