@@ -11,12 +11,7 @@
 //!
 //! The rest never changes, so its checksum is computed once and a send costs that of 16 bytes.
 
-use std::borrow::Cow;
-use std::io::{self, Read};
-
 use base::Random;
-use flate2::read::ZlibDecoder;
-use remoting::record::sys_flag;
 
 const MAGIC: [u8; 4] = *b"RMb1";
 const CHECKSUM_AT: usize = MAGIC.len();
@@ -74,19 +69,6 @@ pub(crate) fn blank(bytes: usize, random_share: f64, random: &mut Random) -> Bla
         chunk.copy_from_slice(&random[..chunk.len()]);
     }
     Blank::around(&rest)
-}
-
-/// The body as it was before it was compressed, if it was.
-///
-/// # Errors
-/// When it is not what its flag says.
-pub(crate) fn unpacked(body: &[u8], flag: i32) -> io::Result<Cow<'_, [u8]>> {
-    if flag & sys_flag::COMPRESSED == 0 {
-        return Ok(Cow::Borrowed(body));
-    }
-    let mut bytes = Vec::new();
-    ZlibDecoder::new(body).read_to_end(&mut bytes)?;
-    Ok(Cow::Owned(bytes))
 }
 
 /// Writes the stamp into a body made by [`blank`].
