@@ -127,17 +127,8 @@ impl Journal {
         }
         let (now, queue) = (clock::now_ms(), self.queue());
         let draft = RecordDraft {
-            topic: &self.topic,
-            queue_id: self.queue,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: now.0 as i64,
-            born_host: self.host,
-            store_host: self.host,
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body: body.as_bytes(),
             properties: properties.as_str(),
+            ..RecordDraft::own(&self.topic, self.queue, body.as_bytes(), self.host, now)
         };
         if followed.is_empty() {
             return self.log.append(&queue, &draft, now);
@@ -222,23 +213,11 @@ impl<N: Note> Reader<'_, N> {
 /// A note as it is read back from its record.
 #[cfg(test)]
 pub(crate) fn read_back<N: Note>(body: &str, properties: &str) -> Option<N> {
-    use base::PhysicalOffset;
+    use base::{Millis, PhysicalOffset};
     use remoting::record::{self, Placement};
 
     let host = "127.0.0.1:1".parse().expect("an address");
-    let draft = RecordDraft {
-        topic: "J",
-        queue_id: QueueId(0),
-        flag: 0,
-        sys_flag: 0,
-        born_timestamp_ms: 0,
-        born_host: host,
-        store_host: host,
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body: body.as_bytes(),
-        properties,
-    };
+    let draft = RecordDraft { properties, ..RecordDraft::own("J", QueueId(0), body.as_bytes(), host, Millis(0)) };
     let mut bytes = vec![0; record::record_bytes(&draft)];
     let placement =
         Placement { queue_offset: QueueOffset(0), physical_offset: PhysicalOffset(0), store_timestamp_ms: 0 };

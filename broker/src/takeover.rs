@@ -5,7 +5,7 @@
 use base::{LogId, Millis, QueueId, stable_hash};
 use remoting::record::RecordDraft;
 
-use crate::delay::{DELAY_MS_MAX, DeliveredBefore, Due, Held};
+use crate::delay::{self, DELAY_MS_MAX, Due, Held};
 use crate::placement::Placement;
 
 /// The log of a queue in a store of so many logs.
@@ -60,7 +60,7 @@ impl Waiting {
 /// Queue and body of the record that says, in a log, that nothing waits there which was due before a time. Without it a
 /// start looks for such messages from the log's oldest record on.
 pub fn nothing_waits_before(time: Millis) -> (QueueId, Vec<u8>) {
-    DeliveredBefore::note(time)
+    delay::delivered_before(time)
 }
 
 #[cfg(test)]
@@ -71,19 +71,8 @@ mod tests {
     use super::*;
 
     fn message(properties: &str) -> RecordDraft<'_> {
-        RecordDraft {
-            topic: "T",
-            queue_id: QueueId(3),
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 1,
-            born_host: "127.0.0.1:1".parse().expect("an address"),
-            store_host: "127.0.0.1:2".parse().expect("an address"),
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body: b"b",
-            properties,
-        }
+        let host = "127.0.0.1:1".parse().expect("an address");
+        RecordDraft { properties, ..RecordDraft::own("T", QueueId(3), b"b", host, Millis(1)) }
     }
 
     #[test]

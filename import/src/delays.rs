@@ -3,7 +3,7 @@
 //! The other broker keeps, for each level, an offset of the level's queue, saved every ten seconds. After a kill some of
 //! what lies behind it was delivered already. A delivered copy is told by its properties, so each comes once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use base::{QueueId, stable_hash};
 use remoting::body::consume::DelayOffsetTable;
@@ -12,6 +12,7 @@ use remoting::properties::{DELAY_LEVEL, REAL_QUEUE_ID, REAL_TOPIC, UNIQUE_KEY};
 use remoting::record::RecordView;
 
 use crate::consume_queue::ConsumeQueues;
+use crate::delivered::Delivered;
 use crate::error::ImportError;
 use crate::source::Source;
 use crate::tables;
@@ -27,7 +28,7 @@ pub(crate) struct Delays {
     /// Copies delivered from here on may be of messages that seem to wait.
     delivered_from_ms: u64,
     /// How often each was delivered since.
-    delivered: HashMap<u64, u32>,
+    delivered: Delivered,
     /// Places of waiting messages that are in the log and not in their queue.
     behind: Vec<u64>,
 }
@@ -55,7 +56,7 @@ impl Delays {
     pub(crate) fn meet(&mut self, queues: &mut ConsumeQueues, view: &RecordView<'_>, at: u64) {
         let queue = view.queue_id().0;
         let known = queues.get(SCHEDULE_TOPIC, queue).map_or(0, |queue| queue.limit());
-        if view.queue_offset().0 >= known.max(self.from.get(&queue).copied().unwrap_or(0)) {
+        if view.queue_offset().0 >= known.max(self.first(queue)) {
             self.behind.push(at);
         }
     }
@@ -67,7 +68,7 @@ impl Delays {
             && view.property(REAL_TOPIC) == Some(view.topic())
             && let Some(name) = name_of(view)
         {
-            *self.delivered.entry(name).or_default() += 1;
+            self.delivered.add(name);
         }
     }
 
@@ -77,19 +78,13 @@ impl Delays {
     }
 
     /// The places of records that may wait and are in no queue.
-    pub(crate) fn behind(&self) -> Vec<u64> {
-        self.behind.clone()
+    pub(crate) fn take_behind(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.behind)
     }
 
     /// Whether a message was delivered; each copy counts once.
     pub(crate) fn was_delivered(&mut self, view: &RecordView<'_>) -> bool {
-        match name_of(view).and_then(|name| self.delivered.get_mut(&name)) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                true
-            }
-            _ => false,
-        }
+        name_of(view).is_some_and(|name| self.delivered.take(name))
     }
 
     /// When a message is due of which only its level is known.

@@ -30,7 +30,7 @@ pub(crate) struct Halves {
 impl Halves {
     pub(crate) fn new(offsets: &ConsumerOffsetTable) -> Halves {
         let key = format!("{HALF_TOPIC}@{CHECK_GROUP}");
-        let queues = offsets.offset_table.iter().find(|(name, _)| **name == *key).map(|(_, queues)| queues);
+        let queues = offsets.offset_table.get(key.as_str());
         let from = queues.and_then(|queues| queues.get(&0)).copied().unwrap_or(0);
         Halves { from: from.max(0) as u64, ..Halves::default() }
     }

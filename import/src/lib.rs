@@ -7,6 +7,7 @@
 mod commit_log;
 mod consume_queue;
 mod delays;
+mod delivered;
 mod error;
 mod halves;
 mod popped;

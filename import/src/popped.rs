@@ -9,12 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use base::QueueId;
 use remoting::body::consume::ConsumerOffsetTable;
 use remoting::json;
+use remoting::name::REVIVE_TOPIC_PREFIX;
 use remoting::properties::TAGS;
 use remoting::record::RecordView;
 use serde::Deserialize;
 
-/// What the names of revive topics start with.
-pub(crate) const REVIVE_PREFIX: &str = "rmq_sys_REVIVE_LOG_";
 /// The group whose offsets say how far a revive topic was looked at.
 const REVIVE_GROUP: &str = "CID_RMQ_SYS_REVIVE_GROUP";
 const TAG_POPPED: &str = "ck";
@@ -87,7 +86,7 @@ impl Popped {
     pub(crate) fn new(offsets: &ConsumerOffsetTable) -> Popped {
         let mut from = BTreeMap::new();
         for (name, queues) in &offsets.offset_table {
-            if name.starts_with(REVIVE_PREFIX) && name.ends_with(&format!("@{REVIVE_GROUP}")) {
+            if name.starts_with(REVIVE_TOPIC_PREFIX) && name.ends_with(&format!("@{REVIVE_GROUP}")) {
                 from.extend(queues.iter().map(|(queue, offset)| (*queue as u32, (*offset).max(0) as u64)));
             }
         }

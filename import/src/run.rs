@@ -7,7 +7,7 @@ use remoting::body::consume::ConsumerOffsetTable;
 use remoting::body::group::SubscriptionGroupTable;
 use remoting::body::pop::MessageRequestModes;
 use remoting::body::topic::TopicConfigTable;
-use remoting::name::AUTO_CREATE_TOPIC;
+use remoting::name::{self, AUTO_CREATE_TOPIC};
 use runtime::clock;
 
 use crate::commit_log::{CommitLog, Found, Scanner};
@@ -174,7 +174,7 @@ fn kept_offsets(mut offsets: ConsumerOffsetTable, topics: &TopicConfigTable) -> 
 /// What the source has that is not served here.
 fn notes(source: &Source) -> Vec<String> {
     let mut notes = Vec::new();
-    let light = source.queues.topics.keys().filter(|topic| topic.starts_with("%LMQ%")).count();
+    let light = source.queues.topics.keys().filter(|topic| name::is_light_topic(topic)).count();
     if light > 0 {
         notes.push(format!(
             "{light} light queues (%LMQ%…) are not taken over; their messages stay in the topics that they were sent to"

@@ -16,6 +16,7 @@ use remoting::record::RecordView;
 use runtime::file::ReadFile;
 
 use crate::consume_queue::ConsumeQueues;
+use crate::delivered::Delivered;
 use crate::error::{ImportError, IoContext};
 use crate::source::{Source, u64_at};
 
@@ -30,7 +31,7 @@ pub(crate) struct Timers {
     delivered_until_ms: u64,
     /// From here on messages were not in the wheel.
     wheel_limit: u64,
-    delivered: HashMap<u64, u32>,
+    delivered: Delivered,
     /// How often messages were rolled that were at all.
     rolled: HashMap<u64, u64>,
     /// The names of messages that were taken back, with their times.
@@ -70,13 +71,13 @@ impl Timers {
             && view.property(REAL_TOPIC) == Some(view.topic())
             && let Some(name) = name_of(view)
         {
-            *self.delivered.entry(name).or_default() += 1;
+            self.delivered.add(name);
         }
     }
 
     /// The places of records that are in no queue.
-    pub(crate) fn behind(&self) -> Vec<u64> {
-        self.behind.clone()
+    pub(crate) fn take_behind(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.behind)
     }
 
     /// When a record's message is due, if it waits.
@@ -92,13 +93,7 @@ impl Timers {
         {
             return None;
         }
-        match self.delivered.get_mut(&name) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                None
-            }
-            _ => Some(due_ms),
-        }
+        (!self.delivered.take(name)).then_some(due_ms)
     }
 
     /// A record that takes a message back names it by its unique key, and with its topic in front if it is so configured.

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use base::{LogId, Millis, QueueId, QueueOffset};
 use broker::takeover::{self, Reason, Waiting};
 use remoting::body::topic::TopicConfig;
-use remoting::name::{self, HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC};
+use remoting::name::{self, HALF_TOPIC, OP_HALF_TOPIC, REVIVE_TOPIC_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC};
 use remoting::properties::{
     self, CRC32, FIRST_POP_TIME, INNER_BASE, ORIGIN_GROUP, PROPERTIES_BYTES_MAX, REAL_TOPIC, TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED_QUEUE_OFFSET,
@@ -21,7 +21,7 @@ use crate::consume_queue::Unit;
 use crate::delays::{Delays, address};
 use crate::error::ImportError;
 use crate::halves::Halves;
-use crate::popped::{Popped, REVIVE_PREFIX};
+use crate::popped::Popped;
 use crate::report::{Difference, LeftOut, Report};
 use crate::source::Source;
 use crate::timers::Timers;
@@ -60,7 +60,7 @@ impl Transfer<'_> {
             TIMER_TOPIC => self.timers.meet(queues, view, at),
             HALF_TOPIC => self.halves.meet(view, at),
             OP_HALF_TOPIC => self.halves.meet_end(view),
-            topic if topic.starts_with(REVIVE_PREFIX) => self.popped.meet(view),
+            topic if topic.starts_with(REVIVE_TOPIC_PREFIX) => self.popped.meet(view),
             _ => {}
         }
         self.own_records += 1;
@@ -149,7 +149,7 @@ impl Transfer<'_> {
         self.take_halves(scanner)?;
         for log in 0..self.logs.len() {
             let (queue_id, body) = takeover::nothing_waits_before(self.now);
-            let draft = RecordDraft { topic: TIMER_TOPIC, queue_id, ..own_record(&body, self.now) };
+            let draft = RecordDraft::own(TIMER_TOPIC, queue_id, &body, NO_HOST, self.now);
             self.put_own(log, &draft)?;
         }
         let Report { delayed, timed, halves, .. } = self.report;
@@ -168,7 +168,7 @@ impl Transfer<'_> {
                 }
             }
         }
-        self.delays.behind().into_iter().try_for_each(|at| self.take_one_delayed(scanner, at, None))
+        self.delays.take_behind().into_iter().try_for_each(|at| self.take_one_delayed(scanner, at, None))
     }
 
     fn take_one_delayed(&mut self, scanner: &mut Scanner<'_>, at: u64, due_ms: Option<u64>) -> Result<(), ImportError> {
@@ -188,13 +188,13 @@ impl Transfer<'_> {
                 }
             }
         }
-        self.timers.behind().into_iter().try_for_each(|at| self.take_one_timed(scanner, at))
+        self.timers.take_behind().into_iter().try_for_each(|at| self.take_one_timed(scanner, at))
     }
 
     fn take_one_timed(&mut self, scanner: &mut Scanner<'_>, at: u64) -> Result<(), ImportError> {
         let Some(view) = scanner.record_at(at)? else { return Ok(()) };
         let Some(due_ms) = self.timers.due_if_waiting(&view) else { return Ok(()) };
-        if view.property(REAL_TOPIC).is_some_and(|topic| topic.starts_with(REVIVE_PREFIX)) {
+        if view.property(REAL_TOPIC).is_some_and(|topic| topic.starts_with(REVIVE_TOPIC_PREFIX)) {
             self.popped.note(&view);
         } else {
             self.report.timed += u64::from(self.hold(&view, Reason::Time, due_ms)?);
@@ -340,20 +340,4 @@ impl Transfer<'_> {
 /// The properties without a checksum of the other broker's, which covers the record's place.
 fn own_properties(text: &str) -> Cow<'_, str> {
     if text.contains(CRC32) { Cow::Owned(properties::without(text, &[CRC32])) } else { Cow::Borrowed(text) }
-}
-
-fn own_record(body: &[u8], now: Millis) -> RecordDraft<'_> {
-    RecordDraft {
-        topic: TIMER_TOPIC,
-        queue_id: QueueId(0),
-        flag: 0,
-        sys_flag: 0,
-        born_timestamp_ms: now.0 as i64,
-        born_host: NO_HOST,
-        store_host: NO_HOST,
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body,
-        properties: "",
-    }
 }

@@ -18,6 +18,8 @@ pub const LIGHT_PREFIX: &str = "%LMQ%";
 pub const NEW_RETRY_SEPARATOR: char = '+';
 /// What the names of topics start with that belong to the system, beside the fixed ones.
 pub const SYSTEM_TOPIC_PREFIX: &str = "rmq_sys_";
+/// What the names of topics start with in which is noted what popping consumers have.
+pub const REVIVE_TOPIC_PREFIX: &str = "rmq_sys_REVIVE_LOG_";
 /// What the names of groups start with that belong to the system, beside the fixed ones.
 pub const SYSTEM_GROUP_PREFIX: &str = "CID_RMQ_SYS_";
 
@@ -159,7 +161,7 @@ pub fn pop_retry_topic_new(group: &str, topic: &str) -> String {
 
 /// Where what is in the hands of popping consumers is noted.
 pub fn revive_topic(cluster: &str) -> String {
-    format!("{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}")
+    format!("{REVIVE_TOPIC_PREFIX}{cluster}")
 }
 
 /// Where answers to requests of clients are sent.

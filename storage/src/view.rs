@@ -330,6 +330,7 @@ fn listed(folder: &Path) -> Result<Vec<(u64, PathBuf)>, StorageError> {
 mod tests {
     use std::os::unix::fs::FileExt;
 
+    use base::Millis;
     use remoting::record::RecordDraft;
     use runtime::file::TempFolder;
 
@@ -340,17 +341,8 @@ mod tests {
 
     fn draft<'a>(topic: &'a str, body: &'a [u8]) -> RecordDraft<'a> {
         RecordDraft {
-            topic,
-            queue_id: QueueId(1),
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 0,
-            born_host: "127.0.0.1:1".parse().expect("an address"),
-            store_host: "127.0.0.1:1".parse().expect("an address"),
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body,
             properties: "KEYS\u{1}k\u{2}",
+            ..RecordDraft::own(topic, QueueId(1), body, "127.0.0.1:1".parse().expect("an address"), Millis(0))
         }
     }
 

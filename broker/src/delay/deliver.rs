@@ -158,19 +158,7 @@ impl Schedule {
 
     /// A record of the broker's own, as a note.
     pub(super) fn own_draft(body: &[u8], host: SocketAddr) -> RecordDraft<'_> {
-        RecordDraft {
-            topic: TIMER_TOPIC,
-            queue_id: NOTES_QUEUE,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: clock::now_ms().0 as i64,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body,
-            properties: "",
-        }
+        RecordDraft::own(TIMER_TOPIC, NOTES_QUEUE, body, host, clock::now_ms())
     }
 }
 

@@ -26,7 +26,7 @@ use storage::{AppendError, QueueRef, StorageError, Ticket};
 
 pub(crate) use anew::Anew;
 pub(crate) use held::Held;
-pub(crate) use note::DeliveredBefore;
+pub(crate) use note::delivered_before;
 pub(crate) use recall::{Named, Recalled};
 pub(crate) use slot::DELAY_MS_MAX;
 pub(crate) use wish::{Due, Wish};

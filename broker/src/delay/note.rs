@@ -80,14 +80,9 @@ impl Note {
     }
 }
 
-/// A note of a log that was made anew: whatever was due before a time is not in it.
-pub(crate) struct DeliveredBefore;
-
-impl DeliveredBefore {
-    /// The queue of notes, and the note's body.
-    pub(crate) fn note(time: Millis) -> (QueueId, Vec<u8>) {
-        (NOTES_QUEUE, Note { from: DueKey::first_at(time), items: Vec::new() }.encode())
-    }
+/// A note of a log that was made anew: whatever was due before a time is not in it. The queue of notes, and the note's body.
+pub(crate) fn delivered_before(time: Millis) -> (QueueId, Vec<u8>) {
+    (NOTES_QUEUE, Note { from: DueKey::first_at(time), items: Vec::new() }.encode())
 }
 
 fn put_key(bytes: &mut Vec<u8>, key: DueKey) {

@@ -220,7 +220,7 @@ fn head(records: &[u8]) -> (usize, QueueOffset) {
 
 #[cfg(test)]
 mod tests {
-    use base::{LogId, LogOffset, PhysicalOffset, QueueId};
+    use base::{LogId, LogOffset, Millis, PhysicalOffset, QueueId};
     use remoting::record::{Placement, RecordDraft, encode, record_bytes};
 
     use super::*;
@@ -232,18 +232,10 @@ mod tests {
         let mut content = Vec::new();
         for (value, queue_offset) in values.iter().zip(10..) {
             let host = "127.0.0.1:1".parse().expect("an address");
+            let properties = format!("n\u{1}{value}\u{2}");
             let draft = RecordDraft {
-                topic: "T",
-                queue_id: QueueId(0),
-                flag: 0,
-                sys_flag: 0,
-                born_timestamp_ms: 0,
-                born_host: host,
-                store_host: host,
-                reconsume_times: 0,
-                prepared_transaction_offset: 0,
-                body: &[7; BODY_BYTES],
-                properties: &format!("n\u{1}{value}\u{2}"),
+                properties: &properties,
+                ..RecordDraft::own("T", QueueId(0), &[7; BODY_BYTES], host, Millis(0))
             };
             let physical_offset = PhysicalOffset::new(LogId(0), LogOffset(content.len() as u64));
             let placement =

@@ -1,6 +1,6 @@
 //! Half messages for the tests of this module.
 
-use base::{LogId, LogOffset, PhysicalOffset, QueueId, QueueOffset};
+use base::{LogId, LogOffset, Millis, PhysicalOffset, QueueId, QueueOffset};
 use remoting::name::HALF_TOPIC;
 use remoting::record::{self, Placement, RecordDraft};
 
@@ -11,17 +11,16 @@ pub(super) const OFFSET: LogOffset = LogOffset(700);
 
 pub(super) fn draft<'a>(body: &'a str, properties: &'a str) -> RecordDraft<'a> {
     RecordDraft {
-        topic: HALF_TOPIC,
-        queue_id: QueueId(1),
         flag: 5,
-        sys_flag: 0,
-        born_timestamp_ms: 11,
-        born_host: "127.0.0.1:7".parse().expect("an address"),
         store_host: "127.0.0.1:8".parse().expect("an address"),
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body: body.as_bytes(),
         properties,
+        ..RecordDraft::own(
+            HALF_TOPIC,
+            QueueId(1),
+            body.as_bytes(),
+            "127.0.0.1:7".parse().expect("an address"),
+            Millis(11),
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! Logs over several files, with damage and cuts at every place.
 
-use base::{QueueId, QueueOffset};
+use base::{Millis, QueueId, QueueOffset};
 use remoting::record::{Placement, RecordDraft, blank, encode, record_bytes};
 use runtime::file::TempFolder;
 
@@ -12,17 +12,9 @@ const PROPERTIES_BYTES: usize = 4 + 8;
 
 fn record(at: usize, body: &[u8]) -> Vec<u8> {
     let draft = RecordDraft {
-        topic: "T",
-        queue_id: QueueId(0),
-        flag: 0,
-        sys_flag: 0,
-        born_timestamp_ms: 1,
-        born_host: "127.0.0.1:1".parse().expect("an address"),
         store_host: "[::1]:2".parse().expect("an address"),
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body,
         properties: "a\u{1}b\u{2}",
+        ..RecordDraft::own("T", QueueId(0), body, "127.0.0.1:1".parse().expect("an address"), Millis(1))
     };
     let mut bytes = vec![0; record_bytes(&draft)];
     let physical_offset = PhysicalOffset(at as u64);

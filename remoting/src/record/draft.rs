@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use base::{PhysicalOffset, QueueId, QueueOffset};
+use base::{Millis, PhysicalOffset, QueueId, QueueOffset};
 
 use super::{
     BODY_BYTES_MAX, CHECKSUM_TAIL_BYTES, FIXED_BYTES, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V1, MAGIC_V2, RecordView,
@@ -29,6 +29,23 @@ pub struct RecordDraft<'a> {
 }
 
 impl<'a> RecordDraft<'a> {
+    /// A record that nobody sent: both hosts are the same, there are no properties, and the rest is 0.
+    pub fn own(topic: &'a str, queue_id: QueueId, body: &'a [u8], host: SocketAddr, born: Millis) -> RecordDraft<'a> {
+        RecordDraft {
+            topic,
+            queue_id,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp_ms: born.0 as i64,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_transaction_offset: 0,
+            body,
+            properties: "",
+        }
+    }
+
     /// The message of a record, to be stored once more with whatever is to differ.
     pub fn of(record: &RecordView<'a>) -> RecordDraft<'a> {
         RecordDraft {

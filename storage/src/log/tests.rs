@@ -57,17 +57,9 @@ async fn crash(log: Rc<Log>) -> u64 {
 
 fn draft<'a>(topic: &'a str, queue: u32, body: &'a [u8], properties: &'a str) -> RecordDraft<'a> {
     RecordDraft {
-        topic,
-        queue_id: QueueId(queue),
         flag: 7,
-        sys_flag: 0,
-        born_timestamp_ms: 1,
-        born_host: HOST.parse().expect("an address"),
-        store_host: HOST.parse().expect("an address"),
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body,
         properties,
+        ..RecordDraft::own(topic, QueueId(queue), body, HOST.parse().expect("an address"), Millis(1))
     }
 }
 
