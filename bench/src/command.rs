@@ -16,7 +16,7 @@ use crate::phase::Phase;
 use crate::phase::course::Measured;
 use crate::plan::Plan;
 use crate::report::Outcome;
-use crate::run::{Run, write_page};
+use crate::run::{Active, Run, cause_of, write_page};
 use crate::{brief, folder, phase, ready, single, summary};
 
 /// Runs what is asked for and prints tables and lines of JSON.
@@ -120,8 +120,7 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<[PathBuf; 2],
         target: Some(broker.to_string()),
     });
     let runs = [&targets[0], &targets[1]].map(|target| plan_run(&plan, args.rounds, target, &args.desk));
-    let mut first = runs[0].begin(Some(&folders[0]), &stop)?;
-    let mut second = runs[1].begin(Some(&folders[1]), &stop)?;
+    let [mut first, mut second] = begin_both(&runs, &folders, &stop)?;
     eprintln!("{}: {} round(s) of each, results in {}", plan.name, args.rounds, out.display());
     eprint!("{}", brief::HEADER);
     let shown = |name: &'static str| {
@@ -140,15 +139,50 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<[PathBuf; 2],
             first.round(round, &shown("A"))
         }
     });
-    let failed = came.as_ref().err().map(ToString::to_string);
-    let told = failed.map_or(Ok(()), |what| Err(BenchError::Other { what }));
-    let second = second.finish(told);
-    first.finish(came)?;
-    second?;
-    Ok(folders)
+    let cause = cause_of(&came);
+    second.finish(cause.as_deref());
+    first.finish(cause.as_deref());
+    came.map(|()| folders)
+}
+
+/// Makes both folders. When the second run cannot begin, the first has failed with it, and its folder says so.
+fn begin_both<'a>(
+    runs: &'a [Run<'a>; 2],
+    folders: &[PathBuf; 2],
+    stop: &Arc<StopSignal>,
+) -> Result<[Active<'a>; 2], BenchError> {
+    let first = runs[0].begin(Some(&folders[0]), stop)?;
+    match runs[1].begin(Some(&folders[1]), stop) {
+        Ok(second) => Ok([first, second]),
+        Err(error) => {
+            first.finish(Some(&error.to_string()));
+            Err(error)
+        }
+    }
 }
 
 fn print(text: &str) -> Result<(), BenchError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(BenchError::Output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::file::TempFolder;
+
+    #[test]
+    fn when_the_second_of_two_runs_cannot_begin_the_first_has_failed() {
+        let out = TempFolder::new("begin-both");
+        let folders = ["a", "b"].map(|name| out.path().join(name));
+        std::fs::create_dir(&folders[1]).unwrap();
+        let broker = SocketAddr::from(([127, 0, 0, 1], 1));
+        let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None };
+        let run =
+            || Run { name: "r", plan: Value::Null, phases: &[], rounds: 1, target: &target, seed: 0, live: false };
+        let runs = [run(), run()];
+        let error = begin_both(&runs, &folders, &StopSignal::new().unwrap()).err().unwrap();
+        let record = StoredRun::read(&folders[0]).unwrap().record;
+        assert_eq!((&record["state"], &record["cause"]), (&"failed".into(), &error.to_string().into()));
+    }
 }

@@ -37,9 +37,6 @@ pub enum BenchError {
     Folder { path: String, source: io::Error },
     #[error("the page {path} cannot be written: {source}")]
     Page { path: String, source: io::Error },
-    /// Of the other of two targets that are measured in turn.
-    #[error("{what}")]
-    Other { what: String },
     #[error("no executor: {0}")]
     Executor(io::Error),
     #[error("the result cannot be printed: {0}")]

@@ -57,7 +57,8 @@ impl<'a> Run<'a> {
     ) -> Result<Outcome, BenchError> {
         let mut active = self.begin(out, stop)?;
         let came = (1..=self.rounds).try_for_each(|round| active.round(round, shown));
-        active.finish(came)
+        let outcome = active.finish(cause_of(&came).as_deref());
+        came.map(|()| outcome)
     }
 
     /// Makes the folder.
@@ -127,27 +128,29 @@ impl Active<'_> {
         Ok(())
     }
 
-    /// Writes how the run ended, and its page.
-    ///
-    /// # Errors
-    /// The one that ended it.
-    pub(crate) fn finish(self, came: Result<(), BenchError>) -> Result<Outcome, BenchError> {
-        let (state, cause) = match &came {
-            Ok(()) if self.desk.is_stopped() => ("stopped", None),
-            Ok(()) => ("complete", None),
-            Err(error) => ("failed", Some(error.to_string())),
+    /// Writes how the run ended, and its page. `cause` is what ended it before its time.
+    pub(crate) fn finish(self, cause: Option<&str>) -> Outcome {
+        let state = match cause {
+            None if self.desk.is_stopped() => "stopped",
+            None => "complete",
+            Some(_) => "failed",
         };
         let mut outcome = self.outcome;
         if let Some((path, folder)) = self.folder {
-            if folder.finish(state, cause.as_deref()).is_some() {
+            if folder.finish(state, cause).is_some() {
                 outcome = outcome.max(Outcome::Faulty);
             } else if let Err(error) = write_page(&[path], None) {
                 runtime::console::tell(format_args!("{error}"));
                 outcome = outcome.max(Outcome::Faulty);
             }
         }
-        came.map(|()| outcome)
+        outcome
     }
+}
+
+/// What ended a run before its time, for [`Active::finish`].
+pub(crate) fn cause_of<T>(came: &Result<T, BenchError>) -> Option<String> {
+    came.as_ref().err().map(ToString::to_string)
 }
 
 /// Writes the page of some run folders, by default into the first, and tells where it is.
