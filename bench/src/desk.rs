@@ -9,17 +9,16 @@ use crate::live::Live;
 use crate::record::Gathered;
 use crate::timeline::Row;
 
-#[derive(Default)]
 pub(crate) struct Desk {
     /// Ctrl-C: the phase ends, and with it the run.
-    pub(crate) stop: Option<Arc<StopSignal>>,
+    pub(crate) stop: Arc<StopSignal>,
     pub(crate) files: Option<PhaseFiles>,
     pub(crate) live: Option<Live>,
 }
 
 impl Desk {
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.is_asked())
+        self.stop.is_asked()
     }
 
     /// An interval of the measured span is over.

@@ -74,8 +74,6 @@ pub(crate) struct Load {
     /// Threads that are not through.
     pub(crate) links_busy: AtomicUsize,
     sending: AtomicBool,
-    /// Of an open loop: everything that was due was sent.
-    pub(crate) sender_ended: AtomicBool,
 }
 
 impl Load {
@@ -104,7 +102,8 @@ pub(crate) struct RunningLoad {
     pub(crate) load: Arc<Load>,
     links: Vec<(Arc<Link>, Arc<Counts>)>,
     threads: Vec<JoinHandle<SendTally>>,
-    is_open: bool,
+    /// Of an open loop: ends when everything that was due was sent.
+    sender: Option<JoinHandle<SendTally>>,
 }
 
 impl RunningLoad {
@@ -120,18 +119,16 @@ impl RunningLoad {
     ) -> Result<RunningLoad, BenchError> {
         let links: Vec<_> = links.into_iter().map(|link| (link, Arc::<Counts>::default())).collect();
         let offsets = (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts));
-        let is_open = matches!(drive, Drive::Rate { .. });
         let load = Arc::new(Load {
             clock,
             templates: Templates::new(form, links.len()),
             shelf: shelf.clone(),
             blank_tally: SendTally::new(shelf.span_ns(), offsets),
             answered: AtomicU64::new(0),
-            links_busy: AtomicUsize::new(links.len() + usize::from(is_open)),
+            links_busy: AtomicUsize::new(links.len() + usize::from(matches!(drive, Drive::Rate { .. }))),
             sending: AtomicBool::new(true),
-            sender_ended: AtomicBool::new(false),
         });
-        let mut running = RunningLoad { load, links, threads: Vec::new(), is_open };
+        let mut running = RunningLoad { load, links, threads: Vec::new(), sender: None };
         running.start_threads(drive, start_ns)?;
         Ok(running)
     }
@@ -158,7 +155,7 @@ impl RunningLoad {
             let pace = Pace { start_ns, tick_ns: *tick_ns, arrivals: arrivals.clone() };
             let sender = Sender::new(self.load.clone(), pace, self.links.clone());
             let thread = runtime::core::thread("sender", move || sender.run());
-            self.threads.push(thread.map_err(BenchError::Executor)?);
+            self.sender = Some(thread.map_err(BenchError::Executor)?);
         }
         Ok(())
     }
@@ -176,21 +173,21 @@ impl RunningLoad {
     /// Stops sending, waits for the answers that are still to come, and adds up what came of all messages.
     pub(crate) fn finish(self) -> Finished {
         let clock = self.load.clock;
-        let ended_early = !self.is_open && self.has_ended();
+        let ended_early = self.sender.is_none() && self.has_ended();
         let send_limit_ns = clock.now_ns() + nanoseconds(SEND_TIME_MAX);
-        let is_sending = || self.is_open && !self.load.sender_ended.load(Ordering::Relaxed);
+        let is_sending = || self.sender.as_ref().is_some_and(|sender| !sender.is_finished());
         while is_sending() && clock.now_ns() < send_limit_ns {
             clock.sleep(DRAIN_PERIOD);
         }
         self.stop_sending();
         let limit_ns = clock.now_ns() + nanoseconds(DRAIN_TIME_MAX);
-        let is_through = || if self.is_open { open_loop::awaited(&self.links) == 0 } else { self.has_ended() };
+        let is_through = || if self.sender.is_some() { open_loop::awaited(&self.links) == 0 } else { self.has_ended() };
         while !is_through() && clock.now_ns() < limit_ns {
             clock.sleep(DRAIN_PERIOD);
         }
         self.links.iter().for_each(|(link, _)| link.close());
         let mut tally = self.load.tally();
-        for thread in self.threads {
+        for thread in self.threads.into_iter().chain(self.sender) {
             tally.merge(thread.join().expect("a thread that panics ends the process"));
         }
         Finished { tally, ended_early }

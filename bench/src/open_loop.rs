@@ -94,7 +94,6 @@ impl Sender {
                 self.held_back_until_ns = clock.now_ns();
             }
         }
-        self.load.sender_ended.store(true, Ordering::Relaxed);
         self.load.links_busy.fetch_sub(1, Ordering::Relaxed);
         self.tally
     }
@@ -149,8 +148,8 @@ pub(crate) struct Reader {
     place: Place,
     /// A bit for each message of this connection that was answered.
     answered: Vec<u64>,
-    answered_count: u64,
-    answered_reported: u64,
+    /// Requests that were answered since the counters were moved.
+    answered_unreported: u64,
     tally: SendTally,
     recorder: Recorder,
 }
@@ -158,19 +157,7 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(link: Arc<Link>, counts: Arc<Counts>, load: Arc<Load>, pace: Pace, place: Place) -> Reader {
         let (tally, recorder) = (load.tally(), load.shelf.recorder());
-        let (answered_count, answered_reported) = (0, 0);
-        Reader {
-            link,
-            counts,
-            load,
-            pace,
-            place,
-            answered: Vec::new(),
-            answered_count,
-            answered_reported,
-            tally,
-            recorder,
-        }
+        Reader { link, counts, load, pace, place, answered: Vec::new(), answered_unreported: 0, tally, recorder }
     }
 
     /// Reads until the connection ends, and tells what came of it.
@@ -214,15 +201,14 @@ impl Frames for Reader {
                 let due_ns = self.pace.due_ns(number);
                 let answer = Answer { messages: self.load.batch(), due_ns, arrived_ns, reply, frame };
                 self.tally.answer(&answer, &mut self.recorder);
-                self.answered_count += 1;
+                self.answered_unreported += 1;
             }
             None => self.tally.strange_answers += 1,
         }
     }
 
     fn batch_end(&mut self) {
-        let answered = self.answered_count - self.answered_reported;
-        self.answered_reported = self.answered_count;
+        let answered = std::mem::take(&mut self.answered_unreported);
         self.counts.answered.fetch_add(answered, Ordering::Release);
         self.load.answered.fetch_add(answered * self.load.batch(), Ordering::Relaxed);
         self.recorder.hand_over();

@@ -250,11 +250,9 @@ impl Report {
         }
     }
 
-    /// The value of a figure, by its path.
-    pub(crate) fn value(&self, path: &str) -> Option<f64> {
-        let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
-        let (_, value) = self.figures.iter().find(|(figure, _)| figure == name)?;
-        rest.map_or(Some(value), |rest| value.get(rest)).and_then(Value::as_f64)
+    /// The value of a figure that is a number.
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|(figure, _)| figure == name)?.1.as_f64()
     }
 
     pub(crate) fn label(&self) -> &str {

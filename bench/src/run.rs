@@ -71,7 +71,7 @@ impl<'a> Run<'a> {
             Some(path) => Some((path.to_path_buf(), Folder::create(path, self.record())?)),
             None => None,
         };
-        let desk = Desk { stop: Some(stop.clone()), files: None, live: None };
+        let desk = Desk { stop: stop.clone(), files: None, live: None };
         Ok(Active { run: self, folder, desk, outcome: Outcome::Clean })
     }
 

@@ -43,12 +43,11 @@ pub(crate) struct Measured {
     pub(crate) timeline: Timeline,
 }
 
-/// Carries a phase out.
+/// Carries out a phase that was checked.
 ///
 /// # Errors
 /// When it does not come about; what goes wrong within it is in its figures.
 pub(crate) fn run(phase: &Phase, args: &TargetArgs, seed: u64, desk: &mut Desk) -> Result<Measured, BenchError> {
-    phase.check()?;
     let mut random = Random::new(seed);
     let mut target = Target::prepare(args, &phase.topic)?;
     let clock = RunClock::start();
