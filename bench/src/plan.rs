@@ -78,7 +78,7 @@ impl Plan {
         let overrides = overrides_of(overrides)?;
         let mut phases = Vec::new();
         for (name, settings) in &tables.phases {
-            let settings = overrides.fitting(&settings.kinds()).with_defaults_of(settings);
+            let settings = overrides.fitting(&settings.kinds()).with_defaults(settings);
             let made = settings.phases(name, base);
             phases.extend(made.map_err(|error| wrong_phase(source, name, error))?);
         }
@@ -105,12 +105,6 @@ impl Plan {
             text.push_str(&format!("  {:<22}{}\n", key.name, key.about));
         }
         text
-    }
-}
-
-impl Settings {
-    fn with_defaults_of(self, defaults: &Settings) -> Settings {
-        self.with_defaults(defaults)
     }
 }
 
@@ -232,23 +226,17 @@ impl Reader<'_> {
             Some(name) => Some(self.text(name)?),
             None => None,
         };
-        let kinds = match table.get("kind") {
-            Some(kind) => self.setting("kind", &(kind.span()), kind)?.values,
-            None => Vec::new(),
-        };
-        let kinds: Vec<String> = kinds
-            .into_iter()
-            .filter_map(|kind| if let Scalar::Text(kind) = kind { Some(kind) } else { None })
-            .collect();
-        let defaults_kinds = defaults.kinds();
-        let kinds: Vec<&str> = match (kinds.is_empty(), defaults_kinds.is_empty()) {
-            (false, _) => kinds.iter().map(String::as_str).collect(),
-            (true, false) => defaults_kinds,
-            (true, true) => {
-                let hint = format!("kind = one of \"{}\"", key::KINDS.join("\", \""));
-                return Err(self.wrong(phase.span(), "this phase has no kind", hint));
-            }
-        };
+        // The kind comes first: what the other keys mean depends on it.
+        let mut kind = Settings::default();
+        if let Some(value) = table.get("kind") {
+            kind.set(self.setting("kind", &value.span(), value)?);
+        }
+        let kind = kind.with_defaults(defaults);
+        let kinds = kind.kinds();
+        if kinds.is_empty() {
+            let hint = format!("kind = one of \"{}\"", key::KINDS.join("\", \""));
+            return Err(self.wrong(phase.span(), "this phase has no kind", hint));
+        }
         let own = self.settings(phase, Some(&kinds))?;
         Ok((name.unwrap_or_else(|| kinds[0].to_owned()), own.with_defaults(&defaults.fitting(&kinds))))
     }
