@@ -13,10 +13,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 
 pub(crate) fn lines(measured: &Measured) -> String {
     let report = &measured.report;
-    let kind = [Kind::EndToEnd, Kind::Send, Kind::Pull]
-        .into_iter()
-        .find(|kind| !measured.timeline.total.times(*kind).is_empty())
-        .unwrap_or(Kind::Send);
+    let kind = Kind::most_telling(|kind| !measured.timeline.total.times(kind).is_empty()).unwrap_or(Kind::Send);
     let times = measured.timeline.total.times(kind);
     let us = |ns: u64| ns as f64 / 1e3;
     let asked = report.value("rate_asked").zip(report.value("rate_sent"));

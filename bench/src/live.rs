@@ -39,7 +39,7 @@ impl Live {
         let passed = (row.from_s + row.seconds).min(self.seconds);
         let cells = (passed / self.seconds.max(1e-9) * BAR_CELLS as f64) as usize;
         let bar = format!("{}{}", "█".repeat(cells), "░".repeat(BAR_CELLS.saturating_sub(cells)));
-        let kind = [Kind::EndToEnd, Kind::Send, Kind::Pull].into_iter().find(|kind| row.quantiles(*kind).count > 0);
+        let kind = Kind::most_telling(|kind| row.quantiles(kind).count > 0);
         let times = kind.map(|kind| row.quantiles(kind)).copied().unwrap_or_default();
         let us = |ns: u64| format!("{:.0}", ns as f64 / 1e3);
         format!(

@@ -98,9 +98,8 @@ fn phase_names<'a>(seen: &[Seen<'a>]) -> Vec<&'a str> {
 
 /// What its times are of: the most telling kind that was seen.
 fn main_kind<'a>(intervals: impl Iterator<Item = &'a LoggedInterval>) -> Kind {
-    const TELLING: [Kind; 3] = [Kind::EndToEnd, Kind::Send, Kind::Pull];
-    let places = intervals.filter_map(|interval| TELLING.iter().position(|kind| *kind == interval.kind));
-    places.min().map_or(Kind::Send, |place| TELLING[place])
+    let seen: Vec<Kind> = intervals.map(|interval| interval.kind).collect();
+    Kind::most_telling(|kind| seen.contains(&kind)).unwrap_or(Kind::Send)
 }
 
 fn head(seen: &Seen<'_>) -> String {
@@ -144,7 +143,8 @@ fn figure_path(column: &str, kind: Kind) -> String {
 
 fn table(seen: &[Seen<'_>]) -> String {
     let mut text = String::from("<h2>Figures</h2>\n<div class=\"wide\"><table><tr><th>phase</th>");
-    if seen.len() > 1 {
+    let several = seen.len() > 1;
+    if several {
         text.push_str("<th>run</th>");
     }
     COLUMNS.iter().for_each(|(_, title)| {
@@ -155,7 +155,7 @@ fn table(seen: &[Seen<'_>]) -> String {
         for seen in seen.iter().filter(|seen| seen.phases.contains_key(name)) {
             let kind = main_kind(seen.phases[name].iter().flatten());
             let _ = write!(text, "<tr><td>{}</td>", escaped(name));
-            if text.contains("<th>run</th>") {
+            if several {
                 let _ = write!(text, "<td>{}</td>", escaped(&seen.label));
             }
             for (column, _) in COLUMNS {

@@ -31,6 +31,14 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Kind; 5] = [Kind::Send, Kind::SendLag, Kind::EndToEnd, Kind::Pull, Kind::Hiccup];
 
+    /// What a phase is looked at for, the most telling first.
+    const TELLING: [Kind; 3] = [Kind::EndToEnd, Kind::Send, Kind::Pull];
+
+    /// The most telling of those that were seen.
+    pub(crate) fn most_telling(is_seen: impl Fn(Kind) -> bool) -> Option<Kind> {
+        Kind::TELLING.into_iter().find(|kind| is_seen(*kind))
+    }
+
     pub(crate) fn tag(self) -> &'static str {
         match self {
             Kind::Send => "send",
