@@ -31,7 +31,7 @@ pub(crate) struct ClosedLoop {
 
 impl ClosedLoop {
     pub(crate) fn new(link: Arc<Link>, load: Arc<Load>, place: Place, window: usize, left: u64) -> ClosedLoop {
-        let (tally, recorder) = (load.tally(), load.shelf.recorder());
+        let (tally, recorder) = (load.tally_of(&link), load.shelf.recorder());
         ClosedLoop {
             link,
             load,
@@ -114,6 +114,7 @@ impl Frames for ClosedLoop {
     }
 
     fn restored(&mut self, away_ns: u64) {
+        self.tally.slow.over(self.link.port());
         self.tally.away_ns_max = self.tally.away_ns_max.max(away_ns);
         self.batch_end();
     }

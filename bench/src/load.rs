@@ -12,6 +12,7 @@ use crate::ledger::OffsetLedger;
 use crate::open_loop::{self, Counts, Reader, Sender};
 use crate::pace::{Arrivals, Pace};
 use crate::record::Shelf;
+use crate::slow::SlowSends;
 use crate::tally::SendTally;
 use crate::target::Target;
 use crate::template::{SendForm, Templates};
@@ -82,6 +83,13 @@ impl Load {
         self.blank_tally.clone()
     }
 
+    /// As [`Load::tally`], of what comes over this connection.
+    pub(crate) fn tally_of(&self, link: &Link) -> SendTally {
+        let mut tally = self.tally();
+        tally.slow.over(link.port());
+        tally
+    }
+
     /// Messages that were answered so far.
     pub(crate) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
@@ -119,11 +127,13 @@ impl RunningLoad {
     ) -> Result<RunningLoad, BenchError> {
         let links: Vec<_> = links.into_iter().map(|link| (link, Arc::<Counts>::default())).collect();
         let offsets = (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts));
+        let mut blank_tally = SendTally::new(shelf.span_ns(), offsets);
+        blank_tally.slow = SlowSends::above(target.slower_than_ns);
         let load = Arc::new(Load {
             clock,
             templates: Templates::new(form, links.len()),
             shelf: shelf.clone(),
-            blank_tally: SendTally::new(shelf.span_ns(), offsets),
+            blank_tally,
             answered: AtomicU64::new(0),
             links_busy: AtomicUsize::new(links.len() + usize::from(matches!(drive, Drive::Rate { .. }))),
             sending: AtomicBool::new(true),

@@ -156,7 +156,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(link: Arc<Link>, counts: Arc<Counts>, load: Arc<Load>, pace: Pace, place: Place) -> Reader {
-        let (tally, recorder) = (load.tally(), load.shelf.recorder());
+        let (tally, recorder) = (load.tally_of(&link), load.shelf.recorder());
         Reader { link, counts, load, pace, place, answered: Vec::new(), answered_unreported: 0, tally, recorder }
     }
 
@@ -223,6 +223,7 @@ impl Frames for Reader {
     }
 
     fn restored(&mut self, away_ns: u64) {
+        self.tally.slow.over(self.link.port());
         self.tally.away_ns_max = self.tally.away_ns_max.max(away_ns);
     }
 }

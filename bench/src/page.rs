@@ -1,6 +1,7 @@
 //! The report: one page of HTML that needs nothing else, of one run or of several laid over each other.
 
 mod chart;
+mod stages;
 mod svg;
 
 use std::collections::BTreeMap;
@@ -259,6 +260,7 @@ fn phase(name: &str, seen: &[Seen<'_>]) -> String {
     let hiccups = merged(having.iter().flat_map(|seen| seen.phases[name].iter().flatten()), Kind::Hiccup);
     let _ =
         write!(text, "<div class=\"charts\"><div><h3>Percentiles</h3>{}</div>", chart::ladder(&lines, Some(&hiccups)));
+    let mut below = String::new();
     for seen in having {
         let Some(first) = seen.phases[name].first() else { continue };
         let kind = main_kind(first.iter());
@@ -271,8 +273,12 @@ fn phase(name: &str, seen: &[Seen<'_>]) -> String {
             chart::over_time(first, kind),
             chart::heat_map(first, kind),
         );
+        if let Some(first) = seen.run.rounds(name).next() {
+            below.push_str(&stages::of_phase(first, &format!("{of}{round}")));
+        }
     }
     text.push_str("</div>\n");
+    text.push_str(&below);
     text
 }
 

@@ -8,6 +8,7 @@ use remoting::code::ResponseCode;
 use crate::ledger::OffsetLedger;
 use crate::record::{Kind, Recorder};
 use crate::reply::{self, Reply};
+use crate::slow::SlowSends;
 
 /// Answers that say something went wrong, by their code.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +65,8 @@ pub(crate) struct SendTally {
     pub(crate) away_ns_max: u64,
     /// None: they are not checked.
     pub(crate) offsets: Option<OffsetLedger>,
+    /// Those that took long, where they are asked for.
+    pub(crate) slow: SlowSends,
 }
 
 impl SendTally {
@@ -82,6 +85,7 @@ impl SendTally {
             connections_lost: 0,
             away_ns_max: 0,
             offsets,
+            slow: SlowSends::default(),
         }
     }
 
@@ -99,6 +103,7 @@ impl SendTally {
         self.lost += other.lost;
         self.connections_lost += other.connections_lost;
         self.away_ns_max = self.away_ns_max.max(other.away_ns_max);
+        self.slow.merge(other.slow);
         if let (Some(offsets), Some(others)) = (&mut self.offsets, &other.offsets) {
             offsets.merge(others);
         }
@@ -152,6 +157,7 @@ impl SendTally {
             self.stored_in_span += messages;
         }
         if self.span_ns.contains(&answer.due_ns) {
+            self.slow.note(reply.opaque, answer.arrived_ns - answer.due_ns);
             recorder.record(Kind::Send, answer.arrived_ns - answer.due_ns);
         }
     }

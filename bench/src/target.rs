@@ -11,6 +11,7 @@ use remoting::header::queue_offset::{GetMaxOffset, OffsetResponse, QueueRequest}
 use remoting::text::Text;
 
 use crate::arguments::{TargetArgs, Wire};
+use crate::clock::nanoseconds;
 use crate::error::BenchError;
 use crate::machine;
 use crate::payload::Blank;
@@ -72,6 +73,8 @@ pub(crate) struct Target {
     pub(crate) topic: Text,
     pub(crate) queues: u16,
     pub(crate) server_pid: Option<u32>,
+    /// Sends that take longer are told one by one. 0: none are.
+    pub(crate) slower_than_ns: u64,
     pub(crate) encoding: HeaderEncoding,
     /// The offset that the next message of each queue will have; empty when offsets shall not be checked.
     pub(crate) starts: Vec<i64>,
@@ -92,6 +95,7 @@ impl Target {
             topic: Text::from(topic),
             queues: form.queues,
             server_pid: args.server_pid,
+            slower_than_ns: args.trace_slower_than.map_or(0, nanoseconds),
             encoding: match form.wire {
                 Wire::Json => HeaderEncoding::Json,
                 Wire::Compact => HeaderEncoding::Compact,
@@ -179,6 +183,6 @@ impl Target {
 }
 
 /// A client of one broker. It asks for no route, so what stands here as nameserver is never called.
-fn client(broker: &str) -> Client {
+pub(crate) fn client(broker: &str) -> Client {
     Client::new(vec![broker.to_owned()])
 }

@@ -65,6 +65,11 @@ impl Link {
         self.stream.lock().expect("no holder panics").clone()
     }
 
+    /// Of this side, as the target sees it; 0 when the connection is gone.
+    pub(crate) fn port(&self) -> u16 {
+        self.stream().local_addr().map_or(0, |address| address.port())
+    }
+
     /// Sends all of it, and waits while the socket is full. A failure breaks the connection, which its reader sees.
     pub(crate) fn send(&self, bytes: &[u8]) {
         let stream = self.stream();

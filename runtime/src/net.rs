@@ -527,7 +527,7 @@ mod tests {
                 server.send(&mut parts).await.expect("sent");
                 server.shut_down_sending();
             });
-            crate::clock::sleep(Duration::from_millis(50)).await;
+            clock::sleep(Duration::from_millis(50)).await;
             let mut received = BytesMut::new();
             while client.receive(&mut received, 64 << 10).await.expect("received") > 0 {}
             assert!(received[..] == content[..], "{} of {} bytes", received.len(), content.len());
@@ -550,7 +550,7 @@ mod tests {
                 let mut parts: VecDeque<Part> = [Part::Bytes(Bytes::from_static(b"request"))].into();
                 client.send(&mut parts).await.expect("sent");
                 let sent = Stamp::now();
-                crate::clock::sleep(wait).await;
+                clock::sleep(wait).await;
                 assert_eq!(server.receive(&mut received, 1 << 10).await.expect("received"), 7);
                 let Received { arrived, read } = server.received();
                 let waited = Duration::from_nanos(read.since(arrived));

@@ -18,6 +18,7 @@ use crate::pace::Pace;
 use crate::pull::{AtEnd, PullForm, PullTally, RunningPulls};
 use crate::record::Shelf;
 use crate::report::{PullFigures, Report, SendFigures};
+use crate::stages;
 use crate::target::Target;
 use crate::template::SendForm;
 use crate::timeline::Timeline;
@@ -139,7 +140,7 @@ impl Readers {
 
 impl Course<'_> {
     fn run(self, random: &mut Random, args: &TargetArgs, desk: &mut Desk) -> Result<Measured, BenchError> {
-        let (phase, clock, pid) = (self.phase, self.clock, self.target.server_pid);
+        let (phase, clock) = (self.phase, self.clock);
         let drive = phase.sends.as_ref().map(|sends| sends.drive(phase.warmup + phase.duration, random));
         let delay = match (&phase.sends, &phase.reads) {
             (Some(_), Some(_)) => PARK_DELAY,
@@ -169,7 +170,7 @@ impl Course<'_> {
             }
             _ => None,
         };
-        let mut watch = Watch::new(clock, shelf, pid, desk);
+        let mut watch = Watch::new(clock, shelf, &self.target, desk);
         let mut caught_up = CaughtUp::new(phase, self.rate());
         let watched = match &load {
             Some(load) => watch.span(
@@ -332,6 +333,10 @@ impl Course<'_> {
             report.cold(&came.cold, came.watched.end_ns.saturating_sub(came.start_ns));
         }
         report.usage(&came.watched, &timeline.total);
+        if let Some(finished) = &came.finished {
+            report.slow(&finished.tally.slow, &came.watched);
+        }
+        report.stages = came.watched.stages.as_ref().map(|times| stages::figures(times, &timeline.total));
         Ok(report)
     }
 }
