@@ -169,7 +169,11 @@ fn a_pull_that_waits_is_parked_and_not_slow() {
     assert!(park.count == 1 && (STALL_NS * 9 / 10..STALL_NS * 20).contains(&park.nanos), "{park:?}");
     assert_eq!(look.spent("pull", "read").count, 2);
     assert_eq!(look.spent("pull", "append"), Spent::default());
-    assert_eq!(look.body["slow"].as_array().map(Vec::len), Some(0), "{:#}", look.body);
+    // What was slow on a busy machine was so without its waiting.
+    for trace in look.body["slow"].as_array().expect("a list") {
+        let stages = trace["stages"].as_array().expect("a list").iter().filter(|stage| stage["stage"] != "park");
+        assert!(stages.map(|stage| whole(&stage["nanos"])).sum::<u64>() > 200_000_000, "{trace:#}");
+    }
 }
 
 #[test]
