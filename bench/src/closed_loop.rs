@@ -75,6 +75,10 @@ impl ClosedLoop {
 }
 
 impl Frames for ClosedLoop {
+    fn waited(&mut self, waited_ns: u64) {
+        self.tally.waited_ns = waited_ns;
+    }
+
     fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
         let Ok(reply) = reply::read(frame) else {
             self.tally.unreadable += 1;

@@ -178,7 +178,8 @@ mod tests {
         let folders = ["a", "b"].map(|name| out.path().join(name));
         std::fs::create_dir(&folders[1]).unwrap();
         let broker = SocketAddr::from(([127, 0, 0, 1], 1));
-        let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None };
+        let target =
+            TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None };
         let run =
             || Run { name: "r", plan: Value::Null, phases: &[], rounds: 1, target: &target, seed: 0, live: false };
         let runs = [run(), run()];

@@ -187,6 +187,10 @@ impl Reader {
 }
 
 impl Frames for Reader {
+    fn waited(&mut self, waited_ns: u64) {
+        self.tally.waited_ns = waited_ns;
+    }
+
     fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
         let Ok(reply) = reply::read(frame) else {
             self.tally.unreadable += 1;

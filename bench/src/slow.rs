@@ -136,13 +136,17 @@ mod tests {
         let told = all.told(Some(&times), 5);
         assert_eq!(told.len(), TOLD_MAX);
         assert_eq!((&told[0]["latency_us"], &told[0]["stages"][0]["us"]), (&json!(9000.0), &json!(8000.0)));
-        assert_eq!((&told[0]["rest_us"], &told[1]["opaque"], &told[1]["server_us"]), (&json!(1000.0), &json!(4999), &Value::Null));
+        assert_eq!(
+            (&told[0]["rest_us"], &told[1]["opaque"], &told[1]["server_us"]),
+            (&json!(1000.0), &json!(4999), &Value::Null)
+        );
     }
 
     #[test]
     fn what_the_target_does_not_keep_is_told_with_the_cure() {
         let cores = vec![CoreTimes::default()];
-        let times = |slower_than_micros| StageTimes { slower_than_micros, cores: cores.clone(), ..StageTimes::default() };
+        let times =
+            |slower_than_micros| StageTimes { slower_than_micros, cores: cores.clone(), ..StageTimes::default() };
         let slow = SlowSends::above(5_000_000);
         for (kept_us, word) in [(0, "keeps no slow"), (50_000, "above 50000 us")] {
             let warning = slow.warning(Some(&times(kept_us))).expect("a warning");

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::record::{Gathered, Kind};
 use crate::report::rounded;
+use crate::tally::Waits;
 use crate::target::client;
 
 /// What the target has counted so far. `None`: it does not tell, as brokers of other makes do not.
@@ -17,13 +18,14 @@ pub(crate) fn look(broker: SocketAddr) -> Option<StageTimes> {
 }
 
 /// The figures of a phase: `times` is what was counted in its measured span, `total` what its clients saw.
-pub(crate) fn figures(times: &StageTimes, total: &Gathered) -> Value {
+/// `waits` are those of its senders for answers that had arrived.
+pub(crate) fn figures(times: &StageTimes, total: &Gathered, waits: Waits) -> Value {
     let requests = times.merged();
-    let requests: Vec<Value> = requests.iter().map(|request| request_figures(request, times, total)).collect();
+    let requests: Vec<Value> = requests.iter().map(|request| request_figures(request, times, total, waits)).collect();
     json!({"absent": times.absent, "requests": requests})
 }
 
-fn request_figures(request: &RequestTimes, times: &StageTimes, total: &Gathered) -> Value {
+fn request_figures(request: &RequestTimes, times: &StageTimes, total: &Gathered, waits: Waits) -> Value {
     let name = request.request.as_str();
     let cores = times.cores.iter().filter_map(|core| {
         let stages = stage_rows(core.request(name)?);
@@ -32,13 +34,18 @@ fn request_figures(request: &RequestTimes, times: &StageTimes, total: &Gathered)
     let mut figures = json!({"request": name, "stages": stage_rows(request), "cores": cores.collect::<Vec<_>>()});
     let kind = if name == "send" { Kind::Send } else { Kind::Pull };
     if let (Some(whole), Some(client_us)) = (request.stage(TOTAL), mean_us(total.times(kind))) {
-        let lag_us = if kind == Kind::Send { mean_us(total.times(Kind::SendLag)).unwrap_or(0.0) } else { 0.0 };
-        let (server_us, wire_us) = (whole.mean_nanos() / 1e3, client_us - lag_us);
+        let server_us = whole.mean_nanos() / 1e3;
         figures["client_us"] = rounded(client_us, 1);
-        figures["send_lag_us"] = rounded(lag_us, 1);
         figures["server_us"] = rounded(server_us, 1);
-        figures["network_and_client_us"] = rounded(wire_us - server_us, 1);
-        figures["server_share"] = rounded(server_us / wire_us, 3);
+        if kind == Kind::Send {
+            let lag_us = mean_us(total.times(Kind::SendLag)).unwrap_or(0.0);
+            let wake_us = waits.nanoseconds as f64 / 1e3 / waits.count.max(1) as f64;
+            let known_us = lag_us + server_us + wake_us;
+            figures["send_lag_us"] = rounded(lag_us, 1);
+            figures["client_wake_us"] = rounded(wake_us, 1);
+            figures["network_us"] = rounded(client_us - known_us, 1);
+            figures["explained"] = rounded(known_us / client_us, 3);
+        }
     }
     figures
 }
@@ -102,12 +109,13 @@ mod tests {
         let first = core(0, vec![stage("receive", 10, 8_000), stage("reply", 10, 12_000), stage(TOTAL, 10, 70_000)]);
         let second = core(1, vec![stage("route", 5, 20_000), stage("flush", 10, 40_000)]);
         let times = StageTimes { cores: vec![first, second], ..StageTimes::default() };
-        let figures = figures(&times, &total);
+        let figures = figures(&times, &total, Waits { count: 10, nanoseconds: 50_000 });
         let send = &figures["requests"][0];
         let number = |value: &Value| value.as_f64().expect("a number");
         assert!((number(&send["server_us"]) - 70.0).abs() < 0.1, "{send:#}");
-        assert!((number(&send["network_and_client_us"]) - 10.0).abs() < 0.2, "{send:#}");
-        assert!((number(&send["server_share"]) - 0.875).abs() < 0.002, "{send:#}");
+        assert!((number(&send["client_wake_us"]) - 5.0).abs() < 0.1, "{send:#}");
+        assert!((number(&send["network_us"]) - 5.0).abs() < 0.2, "{send:#}");
+        assert!((number(&send["explained"]) - 0.95).abs() < 0.002, "{send:#}");
         let rows = send["stages"].as_array().expect("rows");
         let parts = rows.iter().filter(|row| row["stage"] != TOTAL);
         let sum: f64 = parts.map(|row| number(&row["a_request_us"])).sum();

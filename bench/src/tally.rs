@@ -39,6 +39,13 @@ impl Errors {
     }
 }
 
+/// What answers have waited in the socket before their reader was awake.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    pub(crate) count: u64,
+    pub(crate) nanoseconds: u64,
+}
+
 /// Of sends.
 #[derive(Clone)]
 pub(crate) struct SendTally {
@@ -65,6 +72,10 @@ pub(crate) struct SendTally {
     pub(crate) away_ns_max: u64,
     /// None: they are not checked.
     pub(crate) offsets: Option<OffsetLedger>,
+    /// Of what arrived last, in the socket.
+    pub(crate) waited_ns: u64,
+    /// Of all answers whose times are kept: how many, and what they have waited in the socket.
+    pub(crate) waits: Waits,
     /// Those that took long, where they are asked for.
     pub(crate) slow: SlowSends,
 }
@@ -85,6 +96,8 @@ impl SendTally {
             connections_lost: 0,
             away_ns_max: 0,
             offsets,
+            waited_ns: 0,
+            waits: Waits::default(),
             slow: SlowSends::default(),
         }
     }
@@ -103,6 +116,8 @@ impl SendTally {
         self.lost += other.lost;
         self.connections_lost += other.connections_lost;
         self.away_ns_max = self.away_ns_max.max(other.away_ns_max);
+        self.waits.count += other.waits.count;
+        self.waits.nanoseconds += other.waits.nanoseconds;
         self.slow.merge(other.slow);
         if let (Some(offsets), Some(others)) = (&mut self.offsets, &other.offsets) {
             offsets.merge(others);
@@ -157,6 +172,8 @@ impl SendTally {
             self.stored_in_span += messages;
         }
         if self.span_ns.contains(&answer.due_ns) {
+            self.waits.count += 1;
+            self.waits.nanoseconds += self.waited_ns;
             self.slow.note(reply.opaque, answer.arrived_ns - answer.due_ns);
             recorder.record(Kind::Send, answer.arrived_ns - answer.due_ns);
         }

@@ -30,7 +30,10 @@ pub(crate) enum Parcel {
     Call(Call),
     Reply(Reply),
     /// A request of ours to a client of the receiving core, not to be answered.
-    Send { connection: ConnectionId, outgoing: Outgoing },
+    Send {
+        connection: ConnectionId,
+        outgoing: Outgoing,
+    },
     /// A step to be done on the receiving core.
     Run(Step),
 }

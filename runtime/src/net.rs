@@ -262,12 +262,8 @@ impl Stream {
                 stream.borrow().as_raw_fd()
             }
         };
-        let inner = Inner {
-            kind,
-            is_drained: Cell::new(false),
-            is_stamped: Cell::new(false),
-            received: Cell::default(),
-        };
+        let inner =
+            Inner { kind, is_drained: Cell::new(false), is_stamped: Cell::new(false), received: Cell::default() };
         Ok(Stream { stream: Rc::new(inner), socket })
     }
 
@@ -288,7 +284,7 @@ impl Stream {
     /// Has the kernel tell from now on when what is received had arrived. Only our own reactor can ask for it.
     pub fn stamp_arrivals(&self) {
         if let Kind::Ring(stream) = &self.stream.kind {
-            self.stream.is_stamped.set(setsockopt(stream, sockopt::ReceiveTimestampns, &true).is_ok());
+            self.stream.is_stamped.set(stamp_arrivals(stream));
         }
     }
 
@@ -339,30 +335,19 @@ impl Stream {
 
     /// Takes what is there into the reserved bytes.
     fn receive_now(&self, buffer: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
-        let target = buffer.chunk_mut().as_mut_ptr().cast();
-        let mut slice = libc::iovec { iov_base: target, iov_len: bytes_max };
-        let mut control = Control::default();
-        // SAFETY: a message of zeros is an empty one.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        let received = if self.stream.is_stamped.get() {
-            message.msg_iov = &raw mut slice;
-            message.msg_iovlen = 1;
-            message.msg_control = (&raw mut control.0).cast();
-            message.msg_controllen = size_of::<Control>();
-            // SAFETY: the buffer has reserved this many bytes behind what it holds; the message and what it names
-            // outlive the call; the socket is open.
-            unsafe { libc::recvmsg(self.socket, &raw mut message, libc::MSG_DONTWAIT) }
+        let target = buffer.chunk_mut().as_mut_ptr();
+        let (received, waited_ns) = if self.stream.is_stamped.get() {
+            // SAFETY: the buffer has reserved this many bytes behind what it holds.
+            unsafe { receive_message(self.socket, target, bytes_max, libc::MSG_DONTWAIT) }?
         } else {
             // SAFETY: the buffer has reserved this many bytes behind what it holds; the socket is open.
-            unsafe { libc::recv(self.socket, target, bytes_max, libc::MSG_DONTWAIT) }
+            let received = unsafe { libc::recv(self.socket, target.cast(), bytes_max, libc::MSG_DONTWAIT) };
+            (usize::try_from(received).map_err(|_| io::Error::last_os_error())?, 0)
         };
-        if received < 0 {
-            return Err(io::Error::last_os_error());
-        }
         // SAFETY: the kernel has filled so many of the reserved bytes.
-        unsafe { buffer.advance_mut(received as usize) };
-        self.set_received(arrival_ns(&message).map_or(0, waited_ns));
-        Ok(received as usize)
+        unsafe { buffer.advance_mut(received) };
+        self.set_received(waited_ns);
+        Ok(received)
     }
 
     /// Sends all parts in order and takes them out of the queue as they go.
@@ -454,6 +439,40 @@ async fn send_bytes(stream: &RefCell<TcpStream>, bytes: &[u8]) -> io::Result<usi
     poll_fn(|context| Pin::new(&mut *stream.borrow_mut()).poll_write(context, bytes)).await
 }
 
+/// Has the kernel tell from now on when what is received had arrived. Whether it does.
+pub fn stamp_arrivals(stream: &StdStream) -> bool {
+    setsockopt(stream, sockopt::ReceiveTimestampns, &true).is_ok()
+}
+
+/// Receives into the buffer as far as it goes, and tells for how many nanoseconds the newest of the bytes had waited in
+/// the socket: 0 where [`stamp_arrivals`] was not asked for.
+pub fn receive_stamped(stream: &StdStream, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+    // SAFETY: the buffer is as long as it says.
+    unsafe { receive_message(stream.as_raw_fd(), buffer.as_mut_ptr(), buffer.len(), 0) }
+}
+
+/// # Safety
+/// So many bytes can be written at `target`.
+unsafe fn receive_message(
+    socket: RawFd,
+    target: *mut u8,
+    bytes_max: usize,
+    flags: libc::c_int,
+) -> io::Result<(usize, u64)> {
+    let mut slice = libc::iovec { iov_base: target.cast(), iov_len: bytes_max };
+    let mut control = Control::default();
+    // SAFETY: a message of zeros is an empty one.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut slice;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control.0).cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: the message and what it names outlive the call, and the caller vouches for the bytes.
+    let received = unsafe { libc::recvmsg(socket, &raw mut message, flags) };
+    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    Ok((received, arrival_ns(&message).map_or(0, waited_ns)))
+}
+
 /// Room for what the kernel says beside the bytes: one time.
 #[derive(Default)]
 struct Control([u64; 8]);
@@ -467,7 +486,8 @@ fn arrival_ns(message: &libc::msghdr) -> Option<u64> {
     // none, and a time lies behind one of this kind.
     let time = unsafe {
         let header = libc::CMSG_FIRSTHDR(message);
-        if header.is_null() || ((*header).cmsg_level, (*header).cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+        if header.is_null() || ((*header).cmsg_level, (*header).cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)
+        {
             return None;
         }
         libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned()

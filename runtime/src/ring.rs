@@ -17,8 +17,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use slab::Slab;
 
 use crate::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
-use crate::file::DirectFile;
 use crate::clock::Stamp;
+use crate::file::DirectFile;
 use crate::flush::FlushKind;
 use crate::reactor::{self, EventWait, Outcome};
 
@@ -136,7 +136,13 @@ impl WriteRing {
         Ok(Written { padding_bytes, fell_back, ..Written::ended(flush, &outcomes) })
     }
 
-    async fn attempt(&self, kept: &Rc<Kept>, offset: u64, flush: Flush, flags: libc::c_int) -> io::Result<Vec<Outcome>> {
+    async fn attempt(
+        &self,
+        kept: &Rc<Kept>,
+        offset: u64,
+        flush: Flush,
+        flags: libc::c_int,
+    ) -> io::Result<Vec<Outcome>> {
         let flags = if flush == Flush::Data(FlushKind::Dsync) { flags | libc::RWF_DSYNC } else { flags };
         let write =
             opcode::Writev::new(types::Fd(kept.file.as_raw_fd()), kept.iovecs.as_ptr(), kept.iovecs.len() as u32)

@@ -52,9 +52,10 @@ fn parts(request: &Value) -> Vec<Part> {
         us: us(row, "a_request_us"),
         class: format!("c{}", index % COLOURS),
     });
-    let other = |name: &str, member| Part { name: name.to_owned(), us: us(request, member), class: "hiccups".to_owned() };
+    let other =
+        |name: &str, member| Part { name: name.to_owned(), us: us(request, member), class: "hiccups".to_owned() };
     let before = std::iter::once(other("send-lag", "send_lag_us"));
-    let after = std::iter::once(other("network + client", "network_and_client_us"));
+    let after = [other("network", "network_us"), other("client wakes", "client_wake_us")];
     before.chain(stages).chain(after).filter(|part| part.us > 0.0).collect()
 }
 
@@ -64,7 +65,12 @@ fn bar(request: &Value) -> String {
     let mut text = String::from("<figure><div class=\"legend\">");
     for part in &parts {
         let (class, name, share) = (&part.class, escaped(&part.name), 100.0 * part.us / all);
-        let _ = write!(text, "<span><span class=\"key {class}\"></span>{name} {} ({})</span>", time(part.us), percent(share));
+        let _ = write!(
+            text,
+            "<span><span class=\"key {class}\"></span>{name} {} ({})</span>",
+            time(part.us),
+            percent(share)
+        );
     }
     let _ = write!(
         text,
@@ -119,13 +125,16 @@ fn table(request: &Value) -> String {
         rows(core).for_each(|row| push(&core["core"].to_string(), row));
     }
     text.push_str("</table>\n");
-    if let Some(share) = request["server_share"].as_f64() {
+    if let Some(share) = request["explained"].as_f64() {
         let _ = writeln!(
             text,
-            "<p>The stages explain {} of the {} from sent to answered; the rest is the network and the client's own \
-             waking.</p>",
+            "<p>The stages ({}), sending late ({}) and the waking of the client's readers ({}) explain {} of the {} from \
+             due to answered; what is left is the network, and what the clocks of both sides see twice.</p>",
+            time(us(request, "server_us")),
+            time(us(request, "send_lag_us")),
+            time(us(request, "client_wake_us")),
             percent(100.0 * share),
-            time(us(request, "client_us") - us(request, "send_lag_us")),
+            time(us(request, "client_us")),
         );
     }
     text
@@ -140,7 +149,8 @@ fn slow(slow: &Value, of: &str) -> String {
     for send in slow.iter().take(SLOW_SHOWN) {
         let cell = |member: &str| send[member].as_f64().map(time).unwrap_or_default();
         let plain = |member: &str| send[member].as_u64().map(|value| value.to_string()).unwrap_or_default();
-        let stage = |row: &Value| format!("{} {}", escaped(row["stage"].as_str().unwrap_or_default()), time(us(row, "us")));
+        let stage =
+            |row: &Value| format!("{} {}", escaped(row["stage"].as_str().unwrap_or_default()), time(us(row, "us")));
         let _ = writeln!(
             text,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",

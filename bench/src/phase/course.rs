@@ -19,6 +19,7 @@ use crate::pull::{AtEnd, PullForm, PullTally, RunningPulls};
 use crate::record::Shelf;
 use crate::report::{PullFigures, Report, SendFigures};
 use crate::stages;
+use crate::tally::Waits;
 use crate::target::Target;
 use crate::template::SendForm;
 use crate::timeline::Timeline;
@@ -336,7 +337,8 @@ impl Course<'_> {
         if let Some(finished) = &came.finished {
             report.slow(&finished.tally.slow, &came.watched);
         }
-        report.stages = came.watched.stages.as_ref().map(|times| stages::figures(times, &timeline.total));
+        let waits = came.finished.as_ref().map_or(Waits::default(), |finished| finished.tally.waits);
+        report.stages = came.watched.stages.as_ref().map(|times| stages::figures(times, &timeline.total, waits));
         Ok(report)
     }
 }

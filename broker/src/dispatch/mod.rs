@@ -85,11 +85,8 @@ where
 }
 
 /// As [`start`], with the times of the request for the processor to pass its stages.
-pub(crate) fn start_watched<Made>(
-    core: &Rc<Core>,
-    call: Call,
-    processor: impl FnOnce(Rc<Core>, Request, Watch) -> Made,
-) where
+pub(crate) fn start_watched<Made>(core: &Rc<Core>, call: Call, processor: impl FnOnce(Rc<Core>, Request, Watch) -> Made)
+where
     Made: Future<Output = Outcome> + 'static,
 {
     let Call { request, mut responder } = call;

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use remoting::body::stages::{CoreTimes, RequestTimes, SlowRequest, SlowStage, StageTime, StageTimes, TOTAL, TimeBucket};
+use remoting::body::stages::{
+    CoreTimes, RequestTimes, SlowRequest, SlowStage, StageTime, StageTimes, TOTAL, TimeBucket,
+};
 use remoting::text::Text;
 use transport::{Stage, UNIT_NS};
 

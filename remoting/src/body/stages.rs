@@ -181,14 +181,18 @@ mod tests {
 
     fn stage(name: &'static str, counts: &[(u64, u64)]) -> StageTime {
         StageTime {
-            buckets: counts.iter().map(|(limit_nanos, count)| TimeBucket { count: *count, limit_nanos: *limit_nanos }).collect(),
+            buckets: counts
+                .iter()
+                .map(|(limit_nanos, count)| TimeBucket { count: *count, limit_nanos: *limit_nanos })
+                .collect(),
             stage: Text::from_static(name),
             sum_nanos: counts.iter().map(|(limit, count)| limit * count).sum(),
         }
     }
 
     fn times(cores: &[&[StageTime]]) -> StageTimes {
-        let request = |stages: &[StageTime]| RequestTimes { request: Text::from_static("send"), stages: stages.to_vec() };
+        let request =
+            |stages: &[StageTime]| RequestTimes { request: Text::from_static("send"), stages: stages.to_vec() };
         let cores = (0..).zip(cores).map(|(core, stages)| CoreTimes { core, requests: vec![request(stages)] });
         StageTimes { cores: cores.collect(), ..StageTimes::default() }
     }
@@ -196,7 +200,8 @@ mod tests {
     #[test]
     fn what_came_since_is_the_difference_and_cores_add_up() {
         let before = times(&[&[stage("flush", &[(10, 5)]), stage(TOTAL, &[(20, 5)])], &[stage("flush", &[(30, 1)])]]);
-        let after = times(&[&[stage("flush", &[(10, 5), (40, 2)]), stage(TOTAL, &[(20, 8)])], &[stage("flush", &[(30, 4)])]]);
+        let after =
+            times(&[&[stage("flush", &[(10, 5), (40, 2)]), stage(TOTAL, &[(20, 8)])], &[stage("flush", &[(30, 4)])]]);
         let since = after.since(&before);
         assert_eq!(since.cores[0].requests[0].stages[0], stage("flush", &[(40, 2)]));
         let merged = since.merged();

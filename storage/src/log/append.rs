@@ -7,8 +7,8 @@ use remoting::record::{self, BLANK_BYTES, Placement, RecordDraft};
 use runtime::buffer::BLOCK_BYTES;
 use runtime::clock::Stamp;
 
-use super::dispatch::Pending;
 use super::commit::WriteTimes;
+use super::dispatch::Pending;
 use super::{Log, Mark, Roll};
 use crate::error::{AppendError, BusyCause, IoContext, StorageError};
 use crate::options::FlushPolicy;
