@@ -281,7 +281,7 @@ impl Stream {
         }
     }
 
-    /// Has the kernel tell from now on when what is received had arrived. Only our own reactor can ask for it.
+    /// Has the kernel tell soon when what is received had arrived. Only our own reactor can ask for it.
     pub fn stamp_arrivals(&self) {
         if let Kind::Ring(stream) = &self.stream.kind {
             self.stream.is_stamped.set(stamp_arrivals(stream));
@@ -439,7 +439,8 @@ async fn send_bytes(stream: &RefCell<TcpStream>, bytes: &[u8]) -> io::Result<usi
     poll_fn(|context| Pin::new(&mut *stream.borrow_mut()).poll_write(context, bytes)).await
 }
 
-/// Has the kernel tell from now on when what is received had arrived. Whether it does.
+/// Has the kernel tell soon when what is received had arrived. Whether it does. It begins with it in its own time, unless
+/// others have asked for it already.
 pub fn stamp_arrivals(stream: &StdStream) -> bool {
     setsockopt(stream, sockopt::ReceiveTimestampns, &true).is_ok()
 }
@@ -563,21 +564,24 @@ mod tests {
             let client = Stream::connect(listener.address()).await.expect("connected");
             let server = Stream::from_accepted(listener.accept().await.expect("accepted")).expect("a stream");
             server.stamp_arrivals();
-            // On glommio the reactor reads, and the kernel is not asked.
-            let least = if reactor::is_ring() { WAIT } else { Duration::ZERO };
             let mut received = BytesMut::new();
-            for (wait, least) in [(WAIT, least), (Duration::ZERO, Duration::ZERO)] {
+            let mut waited = Duration::ZERO;
+            // The first bytes after nobody has asked may come before the kernel has turned it on.
+            for _ in 0..100 {
                 let mut parts: VecDeque<Part> = [Part::Bytes(Bytes::from_static(b"request"))].into();
                 client.send(&mut parts).await.expect("sent");
                 let sent = Stamp::now();
-                clock::sleep(wait).await;
+                clock::sleep(WAIT).await;
                 assert_eq!(server.receive(&mut received, 1 << 10).await.expect("received"), 7);
                 let Received { arrived, read } = server.received();
-                let waited = Duration::from_nanos(read.since(arrived));
-                assert!(waited >= least && waited <= least + Duration::from_secs(5), "{waited:?}");
-                // Two clocks, of which one is asked twice.
-                assert!(arrived.since(sent) < 5_000_000_000 && read.since(sent) < 60_000_000_000);
+                waited = Duration::from_nanos(read.since(arrived));
+                assert!(read.since(sent) >= WAIT.as_nanos() as u64 && waited < Duration::from_secs(60), "{waited:?}");
+                // On glommio the reactor reads, and the kernel is not asked.
+                if waited >= WAIT || !reactor::is_ring() {
+                    break;
+                }
             }
+            assert!(waited >= WAIT || !reactor::is_ring() && waited.is_zero(), "{waited:?}");
             client.shut_down();
             assert_eq!(server.receive(&mut received, 1 << 10).await.expect("the end"), 0);
         })
