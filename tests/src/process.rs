@@ -106,6 +106,11 @@ impl Running {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
+    /// Waits for the end: the exit code, or None if it had to be killed, or was ended by a signal.
+    pub fn await_end(&mut self, wait: Duration) -> Option<i32> {
+        program::wait_or_kill(&mut self.child, wait).0
+    }
+
     /// SIGKILL, and waits for the end.
     pub fn kill(&mut self) {
         // An error here only means that it has already ended.
@@ -117,7 +122,7 @@ impl Running {
     pub fn stop(&mut self) -> Option<i32> {
         let status = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
         assert!(status.expect("kill can be started").success(), "SIGTERM to {} failed", self.pid());
-        program::wait_or_kill(&mut self.child, END_WITHIN).0
+        self.await_end(END_WITHIN)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Lines> {

@@ -20,7 +20,8 @@ pub(crate) struct Watched {
     pub(crate) to: Snapshot,
     /// The most that the server had.
     pub(crate) memory: Option<Memory>,
-    /// The measured span ended here, before its time when the phase was stopped or through.
+    /// The measured span ended here, before its time when the phase was stopped or through; where it began when it ended
+    /// in the warm-up.
     pub(crate) end_ns: u64,
 }
 
@@ -66,7 +67,7 @@ impl<'a> Watch<'a> {
             }
         }
         let to = Snapshot::take(self.clock.now_ns(), messages(), pid);
-        let end_ns = self.clock.now_ns().min(span_ns.end);
+        let end_ns = self.clock.now_ns().clamp(span_ns.start, span_ns.end);
         Watched { from, to, memory: look_at_memory(memory, pid), end_ns }
     }
 
