@@ -121,6 +121,9 @@ pub struct RunArgs {
     /// Carry all phases out so often, one after the other and then again; by default as the plan says.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
+    /// A command for the shell, started after a third of each phase, that takes the broker away and brings it back.
+    #[arg(long, value_name = "COMMAND")]
+    pub outage_command: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<Outcome, BenchError> {
 /// A run without a plan.
 fn one(name: &str, phases: &[Phase], target: &TargetArgs, args: &DeskArgs) -> Result<Outcome, BenchError> {
     let DeskArgs { live, seed, .. } = *args;
-    let run = Run { name, plan: Value::Null, phases, rounds: 1, target, seed, live };
+    let run = Run { name, plan: Value::Null, phases, rounds: 1, target, seed, live, outage: None };
     let shown = |measured: &Measured| {
         measured.report.print_table();
         print_line(measured)
@@ -55,7 +55,8 @@ fn planned(args: &RunArgs) -> Result<Outcome, BenchError> {
     let plan = Plan::load(&args.plan, &args.overrides)?;
     let out = out_folder(args.desk.out.as_ref(), &plan);
     let rounds = args.rounds.unwrap_or(plan.rounds);
-    let run = plan_run(&plan, rounds, &args.target, &args.desk);
+    let outage = args.outage_command.as_deref();
+    let run = Run { outage, ..plan_run(&plan, rounds, &args.target, &args.desk) };
     eprintln!("{}: {} phase(s), {rounds} round(s), results in {}", plan.name, plan.phases.len(), out.display());
     eprint!("{}", brief::HEADER);
     let shown = |measured: &Measured| {
@@ -71,7 +72,7 @@ fn print_line(measured: &Measured) -> Result<(), BenchError> {
 
 fn plan_run<'a>(plan: &'a Plan, rounds: u32, target: &'a TargetArgs, args: &DeskArgs) -> Run<'a> {
     let DeskArgs { live, seed, .. } = *args;
-    Run { name: &plan.name, plan: plan.record(), phases: &plan.phases, rounds, target, seed, live }
+    Run { name: &plan.name, plan: plan.record(), phases: &plan.phases, rounds, target, seed, live, outage: None }
 }
 
 fn out_folder(asked: Option<&PathBuf>, plan: &Plan) -> PathBuf {
@@ -229,8 +230,16 @@ mod tests {
         std::fs::create_dir(&folders[1]).unwrap();
         let broker = SocketAddr::from(([127, 0, 0, 1], 1));
         let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None };
-        let run =
-            || Run { name: "r", plan: Value::Null, phases: &[], rounds: 1, target: &target, seed: 0, live: false };
+        let run = || Run {
+            name: "r",
+            plan: Value::Null,
+            phases: &[],
+            rounds: 1,
+            target: &target,
+            seed: 0,
+            live: false,
+            outage: None,
+        };
         let runs = [run(), run()];
         let identities = [Identity::default(), Identity::default()];
         let error = begin_both(&runs, &folders, &identities, &StopSignal::new().unwrap()).err().unwrap();

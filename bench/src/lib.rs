@@ -28,6 +28,7 @@ mod load;
 mod machine;
 mod open_loop;
 mod order;
+mod outage;
 mod pace;
 mod page;
 mod payload;

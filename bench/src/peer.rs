@@ -134,6 +134,7 @@ impl Comparison<'_> {
             target: &targets[index],
             seed: self.args.seed,
             live: false,
+            outage: None,
         });
         runs[0].check()?;
         let folders = Product::BOTH.map(|product| self.out.join(format!("{name}-{}", product.name())));
@@ -191,8 +192,16 @@ impl Comparison<'_> {
             let rate = rate.map(|rate| format!("rate={rate}"));
             let options: Vec<String> = options.into_iter().chain(rate).collect();
             let phases = crate::plan::single(kind, &options, &[], &crate::target::TopicForm::own())?;
-            let run =
-                Run { name: "warm-up", plan: Value::Null, phases: &phases, rounds: 1, target, seed: 0, live: false };
+            let run = Run {
+                name: "warm-up",
+                plan: Value::Null,
+                phases: &phases,
+                rounds: 1,
+                target,
+                seed: 0,
+                live: false,
+                outage: None,
+            };
             let mut active = run.begin(None, self.stop, &Identity::default())?;
             active.round(1, &|_| Ok(()))?;
         }

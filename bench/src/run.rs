@@ -14,6 +14,7 @@ use crate::folder::stored::StoredRun;
 use crate::host;
 use crate::identity::Identity;
 use crate::live::Live;
+use crate::outage::Outage;
 use crate::page;
 use crate::phase::Phase;
 use crate::phase::course::{self, Measured};
@@ -34,6 +35,8 @@ pub(crate) struct Run<'a> {
     pub(crate) target: &'a TargetArgs,
     pub(crate) seed: u64,
     pub(crate) live: bool,
+    /// What takes the target away and brings it back, in each phase.
+    pub(crate) outage: Option<&'a str>,
 }
 
 /// A run that goes on.
@@ -85,7 +88,8 @@ impl<'a> Run<'a> {
             Some(path) => Some((path.to_path_buf(), Folder::create(path, self.record(identity))?)),
             None => None,
         };
-        let desk = Desk { stop: stop.clone(), files: None, live: None };
+        let outage = self.outage.map(Outage::new);
+        let desk = Desk { stop: stop.clone(), files: None, live: None, outage };
         Ok(Active { run: self, folder, desk, outcome: Outcome::Clean, measured: 0 })
     }
 
@@ -138,6 +142,9 @@ impl Active<'_> {
         let came = course::run(phase, self.run.target, seed, &mut self.desk);
         if let Some(live) = self.desk.live.take() {
             live.finish();
+        }
+        if let Some(outage) = &mut self.desk.outage {
+            outage.finish();
         }
         let files = self.folder.as_mut().map(|(_, folder)| folder).zip(self.desk.files.take());
         let measured = match came {

@@ -221,6 +221,22 @@ fn an_outage_is_in_the_percentiles_and_the_run_goes_on() {
 }
 
 #[test]
+fn an_outage_can_be_a_command() {
+    let dev = Dev::new("bench-command");
+    let running = dev.start();
+    let folder = Folder::new("bench-command-out");
+    let out = folder.path().join("run");
+    let pid = running.pid();
+    let outage = format!("kill -STOP {pid}; sleep 1.5; kill -CONT {pid}");
+    let mut arguments = vec!["run", "failover", "--set", "duration=6s", "--set", "warmup=0", "--set", "rate=200"];
+    arguments.extend(["--outage-command", &outage]);
+    assert_clean_or_void(&run(&arguments, &dev.broker, &out));
+    let figures = &record(&out)["phases"][0]["figures"];
+    assert!(number(&figures["latency_us"]["max"]) > 1_400_000.0, "{figures:#}");
+    assert!(number(&figures["latency_us"]["p50"]) < 500_000.0, "{figures:#}");
+}
+
+#[test]
 fn a_server_that_stands_still_for_a_second_shows_in_full() {
     let dev = Dev::new("bench-stall");
     let running = dev.start();

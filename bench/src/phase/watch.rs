@@ -59,6 +59,7 @@ impl<'a> Watch<'a> {
         while self.clock.now_ns() < span_ns.end && !ended(self.desk) {
             self.sleep_until(span_ns.end);
             let now_ns = self.clock.now_ns();
+            self.desk.passed((now_ns - span_ns.start) as f64 / (span_ns.end - span_ns.start) as f64);
             if now_ns >= looked_ns + MEMORY_PERIOD_NS {
                 (memory, looked_ns) = (look_at_memory(memory, pid), now_ns);
             }
