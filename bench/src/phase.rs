@@ -1,5 +1,7 @@
 //! A phase: what is asked of one load on one topic. How it is carried out is in [`course`].
 
+mod backlog;
+mod caught_up;
 pub(crate) mod course;
 pub(crate) mod watch;
 

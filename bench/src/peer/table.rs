@@ -213,11 +213,15 @@ impl Measurements<'_> {
 fn line(title: &str, shown: &[Shown], cells: &[[Vec<f64>; 2]]) -> String {
     let medians = |index: usize| cells.iter().map(move |cell| median(&cell[index]));
     let joined = |index: usize| cell_text(shown, &medians(index).collect::<Vec<_>>());
-    let ratios: Vec<String> = shown
+    let mut ratios: Vec<String> = shown
         .iter()
         .zip(medians(0).zip(medians(1)))
         .map(|(shown, pair)| pair.0.zip(pair.1).map_or_else(|| "-".to_owned(), |pair| ratio(shown.better, pair)))
         .collect();
+    // Messages and bytes a second have one ratio.
+    if ratios.windows(2).all(|pair| pair[0] == pair[1]) {
+        ratios.truncate(1);
+    }
     format!("| {title} | {} | {} | {} |\n", joined(0), joined(1), ratios.join(", "))
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use base::Random;
 use remoting::text::Text;
 
+use super::backlog;
+use super::caught_up::CaughtUp;
 use super::watch::{Watch, Watched};
 use super::{Pacing, Phase, Reads, Sends};
 use crate::arguments::TargetArgs;
@@ -34,12 +36,6 @@ const ARRIVAL_PERIOD: Duration = Duration::from_millis(10);
 const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 /// Gives the first pulls time to be parked at the broker.
 const PARK_DELAY: Duration = Duration::from_millis(200);
-/// How a backlog is made: connections, and requests in flight on each.
-const BACKLOG_CONNECTIONS: u16 = 8;
-const BACKLOG_WINDOW: usize = 64;
-/// A backlog that is not there by then is given up.
-const BACKLOG_TIME_MAX: Duration = Duration::from_secs(600);
-const BACKLOG_PERIOD: Duration = Duration::from_millis(5);
 
 /// What came of a phase.
 pub(crate) struct Measured {
@@ -61,7 +57,7 @@ pub(crate) fn run(phase: &Phase, args: &TargetArgs, seed: u64, desk: &mut Desk) 
     };
     if let Some(backlog) = &phase.backlog {
         let form = send_form(&target, &backlog.sends, &mut random)?;
-        store_backlog(&mut target, form, backlog.messages, clock, desk)?;
+        backlog::store(&mut target, form, backlog.messages, clock, desk)?;
     }
     let course = Course { phase, target, clock, form };
     course.run(&mut random, args, desk)
@@ -85,39 +81,6 @@ fn send_form(target: &Target, sends: &Sends, random: &mut Random) -> Result<Send
     let bodies = sends.bodies(random)?;
     let form = target.send_form(bodies);
     Ok(SendForm { batch: sends.batch, extras: sends.extras.clone(), ..form })
-}
-
-/// Stores so many messages, and moves the target's starts behind them.
-fn store_backlog(
-    target: &mut Target,
-    mut form: SendForm,
-    messages: u64,
-    clock: RunClock,
-    desk: &Desk,
-) -> Result<(), BenchError> {
-    (form.extras.delay_ms, form.extras.commit_share) = (None, None);
-    let requests_max = messages.div_ceil(form.batch.into());
-    let drive = Drive::Window { requests: BACKLOG_WINDOW, requests_max };
-    let shelf = Shelf::new(0..0);
-    let links = Link::open_all(target.broker, BACKLOG_CONNECTIONS)?;
-    let load = RunningLoad::start(target, &form, links, &drive, clock.now_ns(), &shelf, clock)?;
-    let limit_ns = clock.now_ns() + nanoseconds(BACKLOG_TIME_MAX);
-    while !load.has_ended() && !desk.is_stopped() && clock.now_ns() < limit_ns {
-        clock.sleep(BACKLOG_PERIOD);
-    }
-    let Finished { tally, ended_early } = load.finish();
-    if desk.is_stopped() {
-        return Err(BenchError::Stopped);
-    }
-    if !ended_early || tally.errors.total() > 0 || tally.lost > 0 {
-        let first = tally.errors.iter().next().map(|(code, _, remark)| format!("; first: code {code}: {remark}"));
-        let (stored, first) = (tally.answered - tally.errors.total(), first.unwrap_or_default());
-        return Err(BenchError::Backlog { stored, wanted: messages, first });
-    }
-    if !target.starts.is_empty() {
-        target.starts = target.ends()?;
-    }
-    Ok(())
 }
 
 struct Course<'a> {
@@ -505,35 +468,5 @@ impl Wanted {
         match self {
             Wanted::Counted(messages) | Wanted::Acknowledged(messages) => messages,
         }
-    }
-}
-
-/// When consumers with a backlog were no further behind than the load makes them.
-struct CaughtUp {
-    /// Of all groups; 0: there is nothing to catch up with.
-    backlog: u64,
-    groups: u64,
-    /// Messages behind which still count as caught up: what is sent in 100 ms.
-    slack: u64,
-    at_ns: Option<u64>,
-}
-
-impl CaughtUp {
-    fn new(phase: &Phase, rate: u64) -> CaughtUp {
-        let groups = phase.reads.filter(|reads| reads.cold_groups == 0).map_or(0, |reads| u64::from(reads.groups));
-        let backlog = phase.backlog.as_ref().map_or(0, |backlog| backlog.messages);
-        CaughtUp { backlog: backlog * groups, groups, slack: (rate / 10).max(100) * groups, at_ns: None }
-    }
-
-    fn look(&mut self, clock: RunClock, answered: u64, pulled: u64) {
-        let wanted = self.backlog + answered * self.groups;
-        if self.at_ns.is_none() && self.backlog > 0 && pulled + self.slack >= wanted {
-            self.at_ns = Some(clock.now_ns());
-        }
-    }
-
-    fn seconds(&self, from_ns: u64) -> Option<f64> {
-        let at_ns = self.at_ns?;
-        Some((at_ns.saturating_sub(from_ns) as f64 / 1e6).round() / 1e3)
     }
 }
