@@ -36,7 +36,8 @@ pub(crate) fn png(_svg: &str) -> Result<Vec<u8>, BenchError> {
     Err(BenchError::Picture { what })
 }
 
-#[cfg(all(test, feature = "png"))]
+#[cfg(test)]
+#[cfg(feature = "png")]
 mod tests {
     use super::*;
 
