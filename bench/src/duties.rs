@@ -63,7 +63,7 @@ impl Commit {
 /// What a producer says of itself.
 pub(crate) fn producer_heartbeat(client_id: String, group: &Text) -> Command {
     let producers = vec![ProducerData { group_name: group.clone() }];
-    heartbeat(Heartbeat { client_id: Text::from(client_id), producer_data_set: producers, ..Heartbeat::default() })
+    heartbeat(&Heartbeat { client_id: Text::from(client_id), producer_data_set: producers, ..Heartbeat::default() })
 }
 
 /// What a consumer of these topics says of itself.
@@ -80,11 +80,15 @@ pub(crate) fn consumer_heartbeat(client_id: String, group: &Text, topics: impl I
         subscription_data_set: topics.map(subscription).collect(),
         ..ConsumerData::default()
     };
-    heartbeat(Heartbeat { client_id: Text::from(client_id), consumer_data_set: vec![consumer], ..Heartbeat::default() })
+    heartbeat(&Heartbeat {
+        client_id: Text::from(client_id),
+        consumer_data_set: vec![consumer],
+        ..Heartbeat::default()
+    })
 }
 
-fn heartbeat(body: Heartbeat) -> Command {
-    let mut command = Command::request(RequestCode::HEART_BEAT, Fields::new()).with_body(json::encode(&body));
+fn heartbeat(body: &Heartbeat) -> Command {
+    let mut command = Command::request(RequestCode::HEART_BEAT, Fields::new()).with_body(json::encode(body));
     command.opaque = DUTY_OPAQUE;
     command
 }

@@ -20,7 +20,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<Vec<Phase>, BenchError> {
         given("warmup", args.warmup),
         ("messages", args.messages.map(|messages| messages.to_string())),
     ];
-    phases("send", &options, &args.topic, topic(&args.topic))
+    phases("send", &options, &args.topic, &topic(&args.topic))
 }
 
 pub(crate) fn tail(args: &TailArgs) -> Result<Vec<Phase>, BenchError> {
@@ -35,7 +35,7 @@ pub(crate) fn tail(args: &TailArgs) -> Result<Vec<Phase>, BenchError> {
         given("warmup", args.warmup),
     ];
     // The consumer begins where the queues end.
-    phases("tail", &options, &args.topic, TopicForm { check_offsets: true, ..topic(&args.topic) })
+    phases("tail", &options, &args.topic, &TopicForm { check_offsets: true, ..topic(&args.topic) })
 }
 
 pub(crate) fn consume(args: &ConsumeArgs) -> Result<Vec<Phase>, BenchError> {
@@ -48,15 +48,20 @@ pub(crate) fn consume(args: &ConsumeArgs) -> Result<Vec<Phase>, BenchError> {
         given("duration", args.duration),
     ];
     let topic = TopicForm { create: false, check_offsets: false, ..topic(&args.topic) };
-    phases("consume", &options, &args.topic, topic)
+    phases("consume", &options, &args.topic, &topic)
 }
 
-fn phases(kind: &'static str, options: &[Given], args: &TopicArgs, topic: TopicForm) -> Result<Vec<Phase>, BenchError> {
+fn phases(
+    kind: &'static str,
+    options: &[Given],
+    args: &TopicArgs,
+    topic: &TopicForm,
+) -> Result<Vec<Phase>, BenchError> {
     let options = options.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_deref()?)));
-    plan::single(kind, &options.collect::<Vec<_>>(), &args.overrides, &topic)
+    plan::single(kind, &options.collect::<Vec<_>>(), &args.overrides, topic)
 }
 
-fn given(key: &'static str, value: impl ToString) -> Given {
+fn given(key: &'static str, value: impl std::fmt::Display) -> Given {
     (key, Some(value.to_string()))
 }
 

@@ -103,11 +103,11 @@ impl Extras {
     pub(crate) fn config(&self) -> Vec<(&'static str, Value)> {
         let properties: Vec<String> = self.properties.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let members = [
-            ("keys", self.keys.then(|| json!(true))),
+            ("keys", self.keys.then_some(Value::Bool(true))),
             ("tags", (!self.tags.is_empty()).then(|| json!(self.tags.join(",")))),
             ("properties", (!properties.is_empty()).then(|| json!(properties.join(",")))),
             ("delay_ms", self.delay_ms.map(|delay_ms| json!(delay_ms))),
-            ("flushed", self.unflushed.then(|| json!(false))),
+            ("flushed", self.unflushed.then_some(Value::Bool(false))),
             ("compression", self.zlib.then(|| json!("zlib"))),
             ("ordered_keys", self.ordered_keys.map(|keys| json!(keys))),
             ("commit_share", self.commit_share.map(|share| json!(share))),
