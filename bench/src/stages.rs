@@ -6,10 +6,10 @@ use hdrhistogram::Histogram;
 use remoting::body::stages::{RequestTimes, StageTime, StageTimes, TOTAL};
 use serde_json::{Value, json};
 
+use crate::identity::client;
 use crate::record::{Gathered, Kind};
 use crate::report::rounded;
 use crate::tally::Waits;
-use crate::target::client;
 
 /// What the target has counted so far. `None`: it does not tell, as brokers of other makes do not.
 pub(crate) fn look(broker: SocketAddr) -> Option<StageTimes> {
