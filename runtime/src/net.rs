@@ -34,6 +34,35 @@ const PROBE_BYTES: usize = 512;
 /// What seems to have waited longer in a socket was stamped by a clock that was set since.
 const WAIT_NS_MAX: u64 = 120_000_000_000;
 
+/// A core asks the kernel for an arrival this long after it has asked at the earliest, as an answer costs 0.4 us. What
+/// it reads meanwhile can hardly have waited longer, as it looks at all sockets each turn, and counts as not having waited.
+const ASK_EVERY: Duration = Duration::from_micros(200);
+/// After an answer above it, all that lies in the sockets may have waited as long: each read asks until one has not.
+const WAIT_NS_SHORT: u64 = 50_000;
+
+/// When this core asked the kernel last, and for how long what it was told of had waited.
+#[derive(Clone, Copy)]
+struct Asked {
+    turn: Option<Instant>,
+    waited_ns: u64,
+}
+
+thread_local! {
+    static ASKED: Cell<Asked> = const { Cell::new(Asked { turn: None, waited_ns: 0 }) };
+}
+
+impl Asked {
+    fn is_due() -> bool {
+        let asked = ASKED.get();
+        let span = reactor::turn_began().zip(asked.turn).map(|(now, then)| now.saturating_duration_since(then));
+        asked.waited_ns > WAIT_NS_SHORT || span.is_none_or(|span| span >= ASK_EVERY)
+    }
+
+    fn answered(waited_ns: u64) {
+        ASKED.set(Asked { turn: reactor::turn_began(), waited_ns });
+    }
+}
+
 /// A part of what is to be sent.
 #[derive(Clone, Debug)]
 pub enum Part {
@@ -336,9 +365,11 @@ impl Stream {
     /// Takes what is there into the reserved bytes.
     fn receive_now(&self, buffer: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
         let target = buffer.chunk_mut().as_mut_ptr();
-        let (received, waited_ns) = if self.stream.is_stamped.get() {
+        let (received, waited_ns) = if self.stream.is_stamped.get() && Asked::is_due() {
             // SAFETY: the buffer has reserved this many bytes behind what it holds.
-            unsafe { receive_message(self.socket, target, bytes_max, libc::MSG_DONTWAIT) }?
+            let (received, waited_ns) = unsafe { receive_message(self.socket, target, bytes_max, libc::MSG_DONTWAIT) }?;
+            Asked::answered(waited_ns);
+            (received, waited_ns)
         } else {
             // SAFETY: the buffer has reserved this many bytes behind what it holds; the socket is open.
             let received = unsafe { libc::recv(self.socket, target.cast(), bytes_max, libc::MSG_DONTWAIT) };

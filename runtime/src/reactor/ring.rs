@@ -338,6 +338,11 @@ impl Core {
     }
 }
 
+/// When this turn began to run tasks.
+pub(super) fn turn_began() -> Option<Instant> {
+    CORE.with_borrow(|core| core.as_ref().map(|core| core.slice_began.get()))
+}
+
 pub(super) async fn yield_if_needed() {
     let is_due = CORE.with_borrow(|core| core.as_ref().is_some_and(|core| core.slice_began.get().elapsed() > SLICE));
     if is_due {
