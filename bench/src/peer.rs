@@ -274,6 +274,7 @@ fn target_of(server: &Server) -> TargetArgs {
         server_pid: Some(server.pid()),
         label: String::new(),
         target: Some(server.product.name().to_owned()),
+        trace_slower_than: None,
     }
 }
 
