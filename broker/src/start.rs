@@ -207,6 +207,8 @@ fn log_options(config: &Config, logs: u16, flush: FlushChoice) -> LogOptions {
         tail_cache_bytes: tail_cache_bytes(config, logs),
         unwritten_bytes_max: config.machine.unwritten_bytes_max,
         prepare_ahead_bytes: config.machine.prepare_ahead_bytes,
+        read_cache_bytes: config.store.read_cache_bytes / u64::from(logs),
+        page_cache: config.store.page_cache,
         cold_bytes_per_second: config.store.cold_bytes_per_second.map(|bytes| (bytes / u64::from(logs)).max(1)),
         tiers: config.store.tiers,
         progress: Some(Arc::new(|progress: Progress| {

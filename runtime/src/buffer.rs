@@ -90,7 +90,7 @@ pub struct SlabWriter {
 
 impl SlabWriter {
     /// A slab that is used for a moment only: without a mapping of its own.
-    pub(crate) fn allocate_small(bytes: usize) -> io::Result<SlabWriter> {
+    pub fn allocate_small(bytes: usize) -> io::Result<SlabWriter> {
         Ok(SlabWriter { slab: Arc::new(Slab::allocate_on_heap(bytes)), filled: 0 })
     }
 

@@ -85,6 +85,16 @@ impl DirectFile {
         Ok(())
     }
 
+    /// Reads whole blocks past the page cache, into memory that is aligned to a block.
+    pub fn read_exact_at(&self, target: &mut [u8], start: u64) -> io::Result<()> {
+        let mut at = start;
+        for piece in target.chunks_mut(PIECE_BYTES) {
+            self.file.read_exact_at(piece, at)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Makes content and length durable.
     pub fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()

@@ -8,8 +8,10 @@ mod append;
 mod cold_share;
 mod commit;
 mod dispatch;
+mod load;
 mod lookup;
 mod prepare;
+mod read_cache;
 mod read_plan;
 mod read_tiers;
 mod retire;
@@ -52,7 +54,9 @@ use crate::queue::{ActiveIndex, Extent, Extents, LoadedRun, QueueRef, QueueTable
 use crate::recovery::{LoadedExtent, Recovered, RecoveryReport, recover};
 use cold_share::ColdShare;
 use dispatch::{Pending, VisibleCall};
+use load::Loading;
 use prepare::FullDisk;
+use read_cache::ReadCache;
 use read_plan::Verified;
 use segment::Segments;
 use stats::Counts;
@@ -106,6 +110,8 @@ pub struct Log {
     /// The ends of extents that have all their records and are not stored yet.
     extents_full: RefCell<VecDeque<u64>>,
     verified: RefCell<Verified>,
+    read_cache: RefCell<ReadCache>,
+    loading: RefCell<Loading>,
     cold_share: ColdShare,
 
     checkpoint: RefCell<Checkpoint>,
@@ -123,6 +129,8 @@ pub struct Log {
     segment_wanted: Notify,
     slab_wanted: Notify,
     pages_wanted: Notify,
+    ahead_wanted: Notify,
+    loaded: Notify,
     flush_wanted: Notify,
     flush_due: Cell<bool>,
     cut_wanted: Notify,
@@ -230,6 +238,8 @@ impl Log {
             extent_start: Cell::new(active.start),
             extents_full: RefCell::default(),
             verified: RefCell::default(),
+            read_cache: RefCell::new(ReadCache::new(options.read_cache_bytes)),
+            loading: RefCell::default(),
             cold_share: ColdShare::new(options.cold_bytes_per_second, end),
             checkpoint: RefCell::new(checkpoint),
             checkpoint_turn: Turn::default(),
@@ -245,6 +255,8 @@ impl Log {
             segment_wanted: Notify::new(),
             slab_wanted: Notify::new(),
             pages_wanted: Notify::new(),
+            ahead_wanted: Notify::new(),
+            loaded: Notify::new(),
             flush_wanted: Notify::new(),
             flush_due: Cell::new(false),
             cut_wanted: Notify::new(),
@@ -293,6 +305,8 @@ impl Log {
         self.start(runtime::spawn, async move { log.ready_slabs_on().await });
         let log = self.clone();
         self.start(runtime::spawn, async move { log.ready_pages_on().await });
+        let log = self.clone();
+        self.start(runtime::spawn, async move { log.read_ahead_on().await });
         let log = self.clone();
         self.start(runtime::spawn_background, async move { log.cut_on().await });
         let log = self.clone();

@@ -79,6 +79,10 @@ pub struct LogOptions {
     pub flush_interval_ms: u64,
     /// Memory for the newest bytes of the log. One slab is kept at least, and whatever is not yet written.
     pub tail_cache_bytes: u64,
+    /// Memory for what was read from files lately. 0: what is read is kept for its reader only.
+    pub read_cache_bytes: u64,
+    /// Whether what is read from files stays in the page cache too.
+    pub page_cache: bool,
     /// Bytes that may be appended and not yet written: beyond it appends are refused as busy.
     pub unwritten_bytes_max: u64,
     /// How far in front of the appends blocks are prepared.
@@ -100,6 +104,8 @@ impl Default for LogOptions {
             flush_kind: FlushKind::Fdatasync,
             flush_interval_ms: 500,
             tail_cache_bytes: 256 << 20,
+            read_cache_bytes: 16 << 20,
+            page_cache: false,
             unwritten_bytes_max: 64 << 20,
             prepare_ahead_bytes: 1 << 30,
             extent_bytes: 64 << 20,

@@ -141,12 +141,16 @@ pub(super) const KEYS: &[Key] = &[
         "how SYNC_FLUSH makes a write durable; probe takes what was quicker on the disk when the store was made"),
     Key::acting("coldReadBytesPerSecond", BYTES, "268435456", Restart,
         "what readers of old messages may load from the disk while messages are stored, all logs together; 0 is no limit"),
+    Key::acting("readCacheBytes", BYTES, "67108864", Restart,
+        "memory for what was read from the disk lately, all logs together; taken when it is needed"),
+    Key::acting("readsThroughPageCache", Kind::Flag, "false", Restart,
+        "true keeps what was read from the disk in the page cache too: for slow disks beside much free memory"),
     Key::acting("prepareAheadBytes", BYTES, "1073741824", Restart, "how far in front of the newest message the disk is prepared"),
     Key::acting("unwrittenBytesMax", BYTES, "67108864", Restart, "bytes of each log that may wait for their write; sends beyond are refused as busy"),
 
     // Experiments: what is a tier of reads worth?
     Key::acting("experimentReadTailCache", Kind::Flag, "true", Restart, "experiment: false reads also the newest messages from their files"),
-    Key::acting("experimentReadResident", Kind::Flag, "true", Restart, "experiment: false loads by a helper thread also what is in the page cache"),
+    Key::acting("experimentReadResident", Kind::Flag, "true", Restart, "experiment: false reads from the disk also what is in the page cache"),
     Key::acting("experimentReadCold", Kind::Flag, "true", Restart, "experiment: false lets the cores wait for the disk, without helper threads"),
 
     // What an update must not touch, whatever is listed in it.

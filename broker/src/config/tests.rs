@@ -80,6 +80,8 @@ fn a_rocketmq_file_starts_as_it_is() {
         flush_interval: Millis(500),
         index_keys: true,
         cold_bytes_per_second: Some(256 << 20),
+        read_cache_bytes: 64 << 20,
+        page_cache: false,
         tiers: storage::TierSwitches::default(),
     };
     assert_eq!(config.store, store);

@@ -171,6 +171,8 @@ pub struct Store {
     pub index_keys: bool,
     /// While messages are stored, of all logs together. `None`: no limit.
     pub cold_bytes_per_second: Option<u64>,
+    pub read_cache_bytes: u64,
+    pub page_cache: bool,
     pub tiers: TierSwitches,
 }
 
@@ -392,6 +394,8 @@ fn store_of(settings: &Settings) -> Store {
         flush_interval: millis(settings, "flushIntervalCommitLog"),
         index_keys: settings.flag("messageIndexEnable"),
         cold_bytes_per_second: unless_zero(settings.value("coldReadBytesPerSecond")),
+        read_cache_bytes: settings.value("readCacheBytes"),
+        page_cache: settings.flag("readsThroughPageCache"),
         tiers: TierSwitches {
             tail_cache: settings.flag("experimentReadTailCache"),
             resident: settings.flag("experimentReadResident"),

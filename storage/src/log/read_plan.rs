@@ -1,33 +1,38 @@
 //! Finding the bytes of a range: in the tail cache, or in a file.
 //!
-//! The newest bytes are slices of the memory they were written from. What left the cache becomes a range of a file;
-//! before it is sent it is brought into the page cache off the core, so that sending never waits for a disk. Records
-//! that an earlier process wrote are verified when they are read for the first time: a record that went bad on disk
-//! is passed over like one that is not there, and the records around it stay.
+//! The newest bytes are slices of the memory they were written from. What left the tail cache is read into memory by
+//! [`super::load`], off the core, or is sent out of the page cache when it lies there in long parts. Records that an
+//! earlier process wrote are verified on their way: a record that went bad on disk is passed over like one that is not
+//! there, and the records around it stay.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
-use base::{LogOffset, QueueOffset};
+use base::{LogOffset, PhysicalOffset, QueueOffset};
+use remoting::record;
 use runtime::file::FileRange;
 use runtime::net::Part;
 
 use super::Log;
 use super::append::block_start;
+use super::read_cache::Piece;
 use super::read_tiers::ReadTier;
 use super::segment::Segment;
 use crate::error::{IoContext, StorageError};
 use crate::queue::{LogRange, QueueRead, QueueRef, ReadLimits};
 use crate::recovery::Damage;
-use crate::scan::{ScanRange, ScanSegment, scan};
+use crate::scan::{ScanRange, ScanSegment, Scanned, scan};
 
-/// Bytes brought into the page cache behind a cold range: the next read will want them.
-const READ_AHEAD_BYTES: u64 = 1 << 20;
-/// Ranges of a read that lie closer together than this are brought in by one call …
+/// Ranges of a read that lie closer together than this are one stretch …
 const GAP_BYTES_MAX: u64 = 256 << 10;
 /// … of at most so many bytes.
 const STRETCH_BYTES_MAX: u64 = 4 << 20;
+/// A read of more stretches than this is scattered: its neighbourhood is of no use to the next one.
+const SCATTERED_STRETCHES: usize = 4;
+/// What lies in the page cache is sent from there when its ranges are this long on average. Shorter ones are quicker out of
+/// memory, many in one call.
+const SENDFILE_BYTES_MIN: u64 = 64 << 10;
 /// Separate verified stretches remembered; beyond it all are forgotten and verified again.
 const VERIFIED_MAX: usize = 100_000;
 /// Damages kept to be told. More are passed over alike.
@@ -70,11 +75,22 @@ impl Verified {
     }
 }
 
-/// Part of a range that lies in a file.
-struct InFile {
-    segment: Rc<Segment>,
-    start: u64,
-    limit: u64,
+/// Part of a range that lies in a file, or of neighbouring ranges.
+pub(super) struct InFile {
+    pub(super) segment: Rc<Segment>,
+    pub(super) start: u64,
+    pub(super) limit: u64,
+    /// The ranges, by their places in the read, and how long they are without the gaps.
+    ranges: Range<usize>,
+    wanted_bytes: u64,
+}
+
+/// What a read needs is at hand.
+#[derive(Default)]
+struct AtHand {
+    slowest: Option<ReadTier>,
+    /// Of files, in memory. The rest is in the tail cache, or is sent out of the page cache.
+    pieces: Vec<Piece>,
 }
 
 impl Log {
@@ -96,18 +112,19 @@ impl Log {
                 queue.drop_before(self.min_offset()).await?;
                 continue;
             }
-            let tier = match self.make_resident(&found.ranges).await {
+            let at_hand = match self.bring(&found.ranges).await {
                 Err(error) if !is_gone() => return Err(error),
                 outcome => outcome.unwrap_or(None),
             };
             // A segment may have left the log meanwhile.
-            if let Some(tier) = tier
+            if let Some(at_hand) = at_hand
                 && !is_gone()
             {
+                let tier = at_hand.slowest.unwrap_or(ReadTier::TailCache);
                 self.counts.borrow_mut().read.of(tier).messages += u64::from(found.messages);
                 let mut parts = Vec::with_capacity(found.ranges.len());
                 for range in &found.ranges {
-                    self.push_parts(*range, &mut parts)?;
+                    self.push_parts(*range, &at_hand.pieces, &mut parts)?;
                 }
                 return Ok((read, parts));
             }
@@ -115,21 +132,21 @@ impl Log {
     }
 
     /// The bytes of a range of visible records of one segment, in order.
-    pub fn read(&self, range: LogRange) -> Result<Vec<Part>, StorageError> {
-        let mut parts = Vec::with_capacity(2);
-        self.push_parts(range, &mut parts)?;
-        Ok(parts)
-    }
-
-    fn push_parts(&self, range: LogRange, parts: &mut Vec<Part>) -> Result<(), StorageError> {
+    fn push_parts(&self, range: LogRange, pieces: &[Piece], parts: &mut Vec<Part>) -> Result<(), StorageError> {
         let limit = range.offset.0 + range.bytes;
         let visible = self.dispatched.get();
         assert!(limit <= visible, "a read up to {limit} passes the visible end {visible}");
         let mut memory_start = range.offset.0;
         if let Some(in_file) = self.in_file(range)? {
-            let base = in_file.segment.start;
-            let (start, limit) = (in_file.start - base, in_file.limit - base);
-            parts.push(Part::File(FileRange { file: in_file.segment.read.clone(), start, limit }));
+            let (base, mut at) = (in_file.segment.start, in_file.start);
+            while let Some(part) = piece_at(pieces, at).and_then(|piece| piece.part(at, in_file.limit)) {
+                at += part.len() as u64;
+                parts.push(Part::Slab(part));
+            }
+            if at < in_file.limit {
+                let (start, limit) = (at - base, in_file.limit - base);
+                parts.push(Part::File(FileRange { file: in_file.segment.read.clone(), start, limit }));
+            }
             memory_start = in_file.limit;
         }
         if memory_start < limit {
@@ -160,40 +177,38 @@ impl Log {
             return Err(StorageError::Damaged { file: self.folders.commit_log.clone(), offset: Some(start), what });
         };
         assert!(limit <= segment.limit, "{start}..{limit} crosses the segment that ends at {}", segment.limit);
-        Ok(Some(InFile { segment, start, limit }))
+        Ok(Some(InFile { segment, start, limit, ranges: 0..1, wanted_bytes: limit - start }))
     }
 
-    /// Brings ranges into the page cache, off the core, where they are not in memory yet. Gives the slowest tier that was
-    /// needed. `None`: records among them turned out to be bad and are passed over from now on, so read the queue again.
-    async fn make_resident(&self, ranges: &[LogRange]) -> Result<Option<ReadTier>, StorageError> {
-        let (mut slowest, mut is_good) = (ReadTier::TailCache, true);
-        let tiers = self.options.tiers;
-        for stretch in self.stretches(ranges)? {
-            let (start, limit, base) = (stretch.start, stretch.limit, stretch.segment.start);
-            let ours = limit.min(self.opened_end);
-            let known = start >= ours || self.verified.borrow().contains(start, ours);
-            let is_resident = || stretch.segment.read.is_resident(start - base, limit - base);
-            let tier = if known && (!tiers.cold || tiers.resident && is_resident()) {
+    /// Brings what is needed of files into memory. `None`: records among them turned out to be bad and are passed over from
+    /// now on, so read the queue again.
+    async fn bring(&self, ranges: &[LogRange]) -> Result<Option<AtHand>, StorageError> {
+        let (mut at_hand, mut is_good) = (AtHand::default(), true);
+        let stretches = self.stretches(ranges)?;
+        let is_scattered = stretches.len() > SCATTERED_STRETCHES;
+        for stretch in &stretches {
+            let known = self.is_known(stretch);
+            let tier = if known && self.is_sent_from_file(stretch) {
                 ReadTier::Resident
             } else {
-                ReadTier::Cold
+                self.load(stretch, is_scattered, &mut at_hand.pieces).await?
             };
-            self.counts.borrow_mut().read.of(tier).bytes += limit - start;
-            slowest = slowest.max(tier);
-            if tier == ReadTier::Cold {
-                self.counts.borrow_mut().cold_loads += 1;
-                let damages = self.load(&stretch, known).await?;
+            self.counts.borrow_mut().read.of(tier).bytes += stretch.wanted_bytes;
+            at_hand.slowest = at_hand.slowest.max(Some(tier));
+            let is_sound = |range: &LogRange| self.is_sound(*range, &at_hand.pieces);
+            if !known && !ranges[stretch.ranges.clone()].iter().all(is_sound) {
+                let damages = self.look_for_damage(stretch).await?;
                 is_good &= damages.is_empty();
                 self.note_damages(damages);
             }
         }
-        Ok(is_good.then_some(slowest))
+        Ok(is_good.then_some(at_hand))
     }
 
     /// What lies in files, neighbours taken together: the records between are for others who will read on here.
     fn stretches(&self, ranges: &[LogRange]) -> Result<Vec<InFile>, StorageError> {
         let mut stretches: Vec<InFile> = Vec::new();
-        for range in ranges {
+        for (place, range) in ranges.iter().enumerate() {
             let Some(in_file) = self.in_file(*range)? else { continue };
             match stretches.last_mut() {
                 Some(last)
@@ -202,38 +217,74 @@ impl Log {
                         && in_file.limit - last.start <= STRETCH_BYTES_MAX =>
                 {
                     last.limit = in_file.limit;
+                    last.ranges.end = place + 1;
+                    last.wanted_bytes += in_file.wanted_bytes;
                 }
-                _ => stretches.push(in_file),
+                _ => stretches.push(InFile { ranges: place..place + 1, ..in_file }),
             }
         }
         Ok(stretches)
     }
 
-    /// Reads a stretch and some of what follows it, and verifies the records that an earlier process wrote.
-    async fn load(&self, stretch: &InFile, known: bool) -> Result<Vec<Damage>, StorageError> {
+    /// Whether this process wrote a stretch, or has scanned it.
+    fn is_known(&self, stretch: &InFile) -> bool {
+        let ours = stretch.limit.min(self.opened_end);
+        stretch.start >= ours || self.verified.borrow().contains(stretch.start, ours)
+    }
+
+    /// Whether a stretch need not pass through our memory: the kernel has it, in long parts.
+    fn is_sent_from_file(&self, stretch: &InFile) -> bool {
+        let tiers = self.options.tiers;
+        if !tiers.cold {
+            return true;
+        }
+        let base = stretch.segment.start;
+        tiers.resident
+            && stretch.wanted_bytes >= SENDFILE_BYTES_MIN * stretch.ranges.len() as u64
+            && !self.read_cache.borrow().holds(stretch.start)
+            && stretch.segment.read.is_resident(stretch.start - base, stretch.limit - base)
+    }
+
+    /// Whether records that an earlier process wrote are as they were written.
+    fn is_sound(&self, range: LogRange, pieces: &[Piece]) -> bool {
+        let (mut at, limit) = (range.offset.0, (range.offset.0 + range.bytes).min(self.opened_end));
+        let mut joined = Vec::new();
+        while at < limit {
+            let Some(piece) = piece_at(pieces, at) else { return false };
+            let first = piece.part(at, limit).expect("it holds the offset");
+            // A record across pieces is looked at beside them.
+            let is_whole = |bytes: &[u8]| {
+                let verified = record::verify(bytes, PhysicalOffset::new(self.id, LogOffset(at)));
+                verified.ok().map(|view| view.total_bytes() as u64)
+            };
+            let bytes = is_whole(&first).or_else(|| {
+                joined.clear();
+                let mut end = at;
+                while let Some(part) = piece_at(pieces, end).and_then(|piece| piece.part(end, limit)) {
+                    joined.extend_from_slice(&part);
+                    end += part.len() as u64;
+                }
+                is_whole(&joined)
+            });
+            let Some(bytes) = bytes else { return false };
+            at += bytes;
+        }
+        true
+    }
+
+    /// Scans a stretch whose records do not verify: which of them are bad, and where the next good one begins.
+    async fn look_for_damage(&self, stretch: &InFile) -> Result<Vec<Damage>, StorageError> {
         let segment = ScanSegment::from(&*stretch.segment);
-        let (log, start, limit) = (self.id, stretch.start, stretch.limit);
-        let readable = block_start(self.marks.written()).min(segment.limit);
-        let ahead = (limit + READ_AHEAD_BYTES).min(readable).max(limit);
-        let opened_end = self.opened_end;
-        let _load = self.cold_share.begin(ahead - start, self.marks.appended()).await;
-        let (verified_limit, damages) = runtime::blocking(move || -> Result<_, StorageError> {
-            let (mut verified_limit, mut damages) = (start, Vec::new());
-            if !known {
-                let range = ScanRange { start, limit: ahead.min(opened_end), durable: limit.min(opened_end) };
-                let scanned = scan(log, std::slice::from_ref(&segment), range, |_| Ok(ControlFlow::Continue(())))?;
-                (verified_limit, damages) = (scanned.end, scanned.damages);
-            }
-            if verified_limit < ahead {
-                let (from, to) = (verified_limit - segment.start, ahead - segment.start);
-                segment.file.load(from, to).context("read", &segment.path)?;
-            }
-            Ok((verified_limit, damages))
-        })
-        .await?;
-        if verified_limit > start {
+        let (log, start) = (self.id, stretch.start);
+        let limit = stretch.limit.min(self.opened_end);
+        let scanned = runtime::blocking(move || {
+            let range = ScanRange { start, limit, durable: limit };
+            scan(log, std::slice::from_ref(&segment), range, |_| Ok(ControlFlow::Continue(())))
+        });
+        let Scanned { end, damages, .. } = scanned.await?;
+        if end > start {
             // Bad records among them are known by their offsets.
-            self.verified.borrow_mut().add(start, verified_limit);
+            self.verified.borrow_mut().add(start, end);
         }
         Ok(damages)
     }
@@ -276,6 +327,12 @@ impl Log {
         }
         Ok(content)
     }
+}
+
+/// Of pieces in the order of the log, the one that holds a byte.
+fn piece_at(pieces: &[Piece], offset: u64) -> Option<&Piece> {
+    let behind = pieces.partition_point(|piece| piece.start <= offset);
+    pieces[..behind].last().filter(|piece| offset < piece.limit())
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
-//! Where the bytes of reads come from: memory, the page cache, or the disk; and how much each has served.
+//! Where the bytes of reads come from: our memory, the page cache, or the disk; and how much each has served.
 
 /// From the quickest to the slowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReadTier {
     /// The newest bytes, out of the memory that they were written from.
     TailCache,
-    /// In the page cache: sent from there by the kernel.
+    /// What an earlier read brought into memory.
+    ReadCache,
+    /// In the page cache: sent from there by the kernel, or copied out of it by a helper thread.
     Resident,
-    /// Brought in from the disk first, by a helper thread.
+    /// Read from the disk, by a helper thread.
     Cold,
 }
 
@@ -21,6 +23,7 @@ pub struct Served {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierReads {
     pub tail_cache: Served,
+    pub read_cache: Served,
     pub resident: Served,
     pub cold: Served,
 }
@@ -29,6 +32,7 @@ impl TierReads {
     pub(super) fn of(&mut self, tier: ReadTier) -> &mut Served {
         match tier {
             ReadTier::TailCache => &mut self.tail_cache,
+            ReadTier::ReadCache => &mut self.read_cache,
             ReadTier::Resident => &mut self.resident,
             ReadTier::Cold => &mut self.cold,
         }
@@ -37,6 +41,7 @@ impl TierReads {
     pub fn add(&mut self, other: TierReads) {
         for (mine, theirs) in [
             (&mut self.tail_cache, other.tail_cache),
+            (&mut self.read_cache, other.read_cache),
             (&mut self.resident, other.resident),
             (&mut self.cold, other.cold),
         ] {
@@ -51,10 +56,10 @@ impl TierReads {
 pub struct TierSwitches {
     /// False: what is written is read from its file.
     pub tail_cache: bool,
-    /// False: a helper thread brings in what is in the page cache already.
+    /// False: also what is in the page cache is read from the disk.
     pub resident: bool,
-    /// False: nothing is brought in, and the core waits for the disk as it sends. What an earlier process wrote is verified
-    /// all the same.
+    /// False: all is sent out of the page cache, and the core waits for the disk as it sends. What an earlier process wrote
+    /// is read by a helper and verified all the same.
     pub cold: bool,
 }
 

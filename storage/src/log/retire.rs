@@ -88,6 +88,7 @@ impl Log {
         let min = self.min_offset();
         self.extents.forget_bad_before(min.0);
         self.verified.borrow_mut().forget_before(min.0);
+        self.read_cache.borrow_mut().forget_before(min.0);
         for queue in self.queues() {
             queue.drop_before(min).await?;
         }

@@ -54,9 +54,10 @@ pub struct LogStats {
     pub roll_waits: u64,
     pub prepared_bytes: u64,
     pub read: TierReads,
-    /// Times that a stretch of a file was brought in, off the core.
+    /// Times that a part of a file was read into memory, off the core.
     pub cold_loads: u64,
     pub tail_cache_bytes: u64,
+    pub read_cache_bytes: u64,
     /// Segments that left the log, and their bytes.
     pub dropped_segments: u64,
     pub dropped_bytes: u64,
@@ -97,6 +98,7 @@ impl Log {
             read: counts.read,
             cold_loads: counts.cold_loads,
             tail_cache_bytes: self.tail.borrow().bytes(),
+            read_cache_bytes: self.read_cache.borrow().bytes(),
             dropped_segments: counts.dropped_segments,
             dropped_bytes: counts.dropped_bytes,
             extents_repaired: counts.extents_repaired,

@@ -249,6 +249,7 @@ impl Log {
             self.segment_wanted.notify();
             self.slab_wanted.notify();
             self.pages_wanted.notify();
+            self.ahead_wanted.notify();
             self.cut_wanted.notify();
             self.extents.damage_found.notify();
             self.end_wanted.notify();

@@ -127,9 +127,12 @@ impl LogTotals {
         table.put("logFlushKind", self.flush_kind.map_or("unknown", FlushKind::name));
         table.put("logRollWaitsTotal", self.roll_waits);
         table.put("logKernelFallbacksTotal", self.kernel_fallbacks);
-        for (tier, served) in
-            [("TailCache", self.read.tail_cache), ("Resident", self.read.resident), ("Cold", self.read.cold)]
-        {
+        for (tier, served) in [
+            ("TailCache", self.read.tail_cache),
+            ("Cache", self.read.read_cache),
+            ("Resident", self.read.resident),
+            ("Cold", self.read.cold),
+        ] {
             table.put(format!("read{tier}MessagesTotal"), served.messages);
             table.put(format!("read{tier}BytesTotal"), served.bytes);
         }

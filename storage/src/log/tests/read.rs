@@ -68,27 +68,33 @@ fn what_left_the_cache_is_the_same_from_the_file() {
         assert!(stats.read.cold.bytes > 0 && stats.read.tail_cache.bytes > 0, "{stats:?}");
         assert!(stats.tail_cache_bytes <= 8 << 20, "{} bytes cached", stats.tail_cache_bytes);
         assert!(read_all(&log, &queue).await == expected);
-        assert!(log.stats().read.resident.bytes > 0);
+        assert!(log.stats().read.read_cache.bytes > 0);
         log.stop().await.expect("stopped");
     })
     .expect("an executor");
 }
 
-/// Messages of many queues lie among each other: who reads one queue after a restart reads the log in stretches, not
-/// message by message, and a bad message of another queue among them is no matter to him.
 #[test]
 fn each_tier_can_be_switched_off_and_counts_what_it_serves() {
-    let all = TierSwitches::default();
-    for (name, tiers) in [
-        ("all", all),
-        ("no tail cache", TierSwitches { tail_cache: false, ..all }),
-        ("nothing resident", TierSwitches { tail_cache: false, resident: false, ..all }),
-        ("nothing brought in", TierSwitches { tail_cache: false, cold: false, ..all }),
+    let all = LogOptions { page_cache: true, ..small(FlushPolicy::Sync) };
+    let no_tail = LogOptions { tiers: TierSwitches { tail_cache: false, ..all.tiers }, ..all.clone() };
+    let nothing_resident = TierSwitches { resident: false, ..no_tail.tiers };
+    let nothing_loaded = TierSwitches { cold: false, ..no_tail.tiers };
+    // Who serves a first and a second reading: tail cache, read cache, page cache, disk.
+    for (name, options, expected) in [
+        ("all", all, [true, false, false, false]),
+        ("no tail cache", no_tail.clone(), [false, true, false, true]),
+        ("nothing kept", LogOptions { read_cache_bytes: 0, ..no_tail.clone() }, [false, false, true, true]),
+        (
+            "nothing resident",
+            LogOptions { read_cache_bytes: 0, tiers: nothing_resident, ..no_tail.clone() },
+            [false, false, false, true],
+        ),
+        ("nothing loaded", LogOptions { tiers: nothing_loaded, ..no_tail }, [false, false, true, false]),
     ] {
         let folder = TempFolder::new("log");
         let folders = folders(&folder);
         runtime::run_here(async move {
-            let options = LogOptions { tiers, ..small(FlushPolicy::Sync) };
             let (log, _) = open(&folders, &options).await;
             for number in 0..1000 {
                 append(&log, "T", 0, format!("body {number}").as_bytes()).await;
@@ -98,24 +104,19 @@ fn each_tier_can_be_switched_off_and_counts_what_it_serves() {
                 assert!(bodies(&log, "T", 0).await == numbered(0..1000), "{name}");
             }
             let read = log.stats().read;
-            let messages = [read.tail_cache, read.resident, read.cold].map(|served| served.messages > 0);
-            let expected = match (tiers.tail_cache, tiers.resident, tiers.cold) {
-                (true, _, _) => [true, false, false],
-                (false, true, true) => [false, true, true],
-                (false, false, _) => [false, false, true],
-                (false, true, false) => [false, true, false],
-            };
-            assert_eq!(messages, expected, "{name}: {read:?}");
-            let sum = read.tail_cache.messages + read.resident.messages + read.cold.messages;
-            assert_eq!(sum, 2000, "{name}: {read:?}");
+            let served = [read.tail_cache, read.read_cache, read.resident, read.cold].map(|served| served.messages);
+            assert_eq!(served.map(|messages| messages > 0), expected, "{name}: {read:?}");
+            assert_eq!(served.iter().sum::<u64>(), 2000, "{name}: {read:?}");
             log.stop().await.expect("stopped");
         })
         .expect("an executor");
     }
 }
 
+/// Messages of many queues lie among each other: who reads one queue after a restart reads the log in pieces, not
+/// message by message, and a bad message of another queue among them is no matter to him.
 #[test]
-fn cold_queues_are_read_in_stretches() {
+fn cold_queues_are_read_in_pieces() {
     let folder = TempFolder::new("log");
     let folders = folders(&folder);
     runtime::run_here(async move {
