@@ -192,7 +192,10 @@ fn e6_an_attempt_whose_answer_was_lost_gets_its_batch_at_once() {
     assert_eq!(next.iter().map(Popped::body).collect::<Vec<_>>(), ["4", "5", "6", "7"]);
 }
 
-/// Topics and handles of E9, made before a loss of power and after the last flush in front of it.
+/// How long messages are popped for in E9: longer than its restarts take.
+const HELD_MS: u64 = 25_000;
+
+/// The topics of E9, and what is done with them before and after the last flush in front of a loss of power.
 struct Lossy {
     timed: Queue,
     popped: String,
@@ -219,6 +222,91 @@ impl Lossy {
             let properties = format!("KEYS\u{1}{stem}-{number}\u{2}");
             connection.call_ok(&send(queue, format!("{stem}-{number}"), &properties)).expect("stored");
         }
+    }
+
+    /// What is durable. Gives the halves.
+    fn begin(&self, connection: &mut Connection) -> Vec<Half> {
+        for topic in [&self.timed.topic, &self.popped, &self.halves.topic, &self.read.topic] {
+            connection.call_ok(&create_topic(topic, 1)).expect("made");
+        }
+        connection.call_ok(&heartbeat("c", &self.group)).expect("taken");
+        self.send_timed(connection, "t1", 8);
+        let halves = self.send_halves(connection, "h1", 6);
+        Lossy::send_keyed(connection, &self.read, "r1", 5);
+        Lossy::send_keyed(connection, &Queue::new(&self.popped, 0), "p1", 10);
+        let first = popped(connection, &pop(&self.group, &self.popped, HELD_MS, 1_000));
+        assert_eq!(first.len(), 10);
+        for message in first.iter().step_by(2) {
+            connection.call_ok(&message.ack(&self.group)).expect("acknowledged");
+        }
+        halves
+    }
+
+    /// What the disk has not taken when the power goes.
+    fn go_on(&self, connection: &mut Connection, halves: &mut Vec<Half>) {
+        connection.call_ok(&heartbeat("c", &self.group)).expect("taken");
+        self.send_timed(connection, "t2", 8);
+        for half in &halves[..3] {
+            connection.call_ok(&half.end(COMMIT)).expect("ended");
+        }
+        halves.extend(self.send_halves(connection, "h2", 6));
+        Lossy::send_keyed(connection, &self.read, "r2", 10);
+        Lossy::send_keyed(connection, &Queue::new(&self.popped, 0), "p2", 8);
+        popped(connection, &pop(&self.group, &self.popped, HELD_MS, 0));
+        connection.call_ok(&commit_offset(&self.group, &self.read, 15)).expect("committed");
+    }
+
+    /// A committed offset does not pass over what is stored where the lost messages were.
+    fn check_offset(&self, connection: &mut Connection, kept: usize) {
+        let known = connection.call_ok(&consumer_offset(&self.group, &self.read)).expect("known");
+        let next = known.number("offset").expect("a number");
+        assert_eq!(next, 5 + kept as i64);
+        Lossy::send_keyed(connection, &self.read, "r3", 12);
+        let bodies: Vec<String> =
+            read_queue(connection, &self.read, next).expect("readable").iter().map(text).collect();
+        assert_eq!(bodies, (0..12).map(|number| format!("r3-{number}")).collect::<Vec<_>>());
+    }
+
+    /// New halves come to lie where lost ones were, and are not ended in their stead.
+    fn check_halves(&self, connection: &mut Connection, halves: &[Half], kept: BTreeSet<String>) {
+        let fresh = self.send_halves(connection, "h3", 6);
+        for half in halves {
+            let answer = connection.call(&half.end(COMMIT)).expect("answered");
+            assert!([CODE_OK, CODE_SYSTEM_ERROR].contains(&answer.code), "{answer:?}");
+        }
+        let mut expected = kept;
+        expected.extend((0..6).map(|number| format!("h1-{number}")));
+        assert_once(connection, &self.halves, &expected);
+        connection.call_ok(&fresh[0].end(COMMIT)).expect("transactions go on");
+        expected.insert("h3-0".to_owned());
+        assert_once(connection, &self.halves, &expected);
+    }
+
+    /// Popped messages whose time is over come again, and no others.
+    fn check_pops(&self, connection: &mut Connection, kept: BTreeSet<String>) {
+        let mut expected = kept;
+        expected.extend((1..10).step_by(2).map(|number| format!("p1-{number}")));
+        let mut again = BTreeSet::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let request = pop(&self.group, &self.popped, 60_000, 1_000);
+        while again.len() < expected.len() && Instant::now() < deadline {
+            for message in popped(connection, &request) {
+                connection.call_ok(&message.ack(&self.group)).expect("acknowledged");
+                assert!(again.insert(message.body()), "{} came twice", message.body());
+            }
+        }
+        assert_eq!(again, expected);
+        assert!(popped(connection, &request).is_empty(), "and nothing else");
+    }
+
+    /// Each timer that is there comes once.
+    fn check_timers(&self, connection: &mut Connection, kept: BTreeSet<String>) {
+        let mut expected = kept;
+        expected.extend((0..8).map(|number| format!("t1-{number}")));
+        assert_once(connection, &self.timed, &expected);
+        self.send_timed(connection, "t3", 1);
+        expected.insert("t3-0".to_owned());
+        assert_once(connection, &self.timed, &expected);
     }
 }
 
@@ -278,7 +366,6 @@ fn lose_power(store: &Path, logs: u16) -> BTreeSet<String> {
 /// timers, pops, transactions and committed offsets refer to.
 #[test]
 fn e9_what_a_log_lost_is_forgotten_by_all_that_referred_to_it() {
-    const HELD_MS: u64 = 25_000;
     const NAME: &str = "e9_what_a_log_lost_is_forgotten_by_all_that_referred_to_it";
     if std::env::var_os(TARGET_VARIABLE).is_some() {
         return left_out(NAME, "it stops the process and touches its files");
@@ -295,36 +382,10 @@ fn e9_what_a_log_lost_is_forgotten_by_all_that_referred_to_it() {
         group: unique_name("e9"),
     };
     let mut process = dev.start();
-    let mut connection = connect();
-    for topic in [&all.timed.topic, &all.popped, &all.halves.topic, &all.read.topic] {
-        connection.call_ok(&create_topic(topic, 1)).expect("made");
-    }
-    connection.call_ok(&heartbeat("c", &all.group)).expect("taken");
-    // What is durable.
-    all.send_timed(&mut connection, "t1", 8);
-    let mut halves = all.send_halves(&mut connection, "h1", 6);
-    Lossy::send_keyed(&mut connection, &all.read, "r1", 5);
-    let pop_queue = Queue::new(&all.popped, 0);
-    Lossy::send_keyed(&mut connection, &pop_queue, "p1", 10);
-    let first = popped(&mut connection, &pop(&all.group, &all.popped, HELD_MS, 1_000));
-    assert_eq!(first.len(), 10);
-    for message in first.iter().step_by(2) {
-        connection.call_ok(&message.ack(&all.group)).expect("acknowledged");
-    }
+    let mut halves = all.begin(&mut connect());
     assert_eq!(process.stop(), Some(0));
-    // What the disk has not taken when the power goes.
     process = dev.start();
-    connection = connect();
-    connection.call_ok(&heartbeat("c", &all.group)).expect("taken");
-    all.send_timed(&mut connection, "t2", 8);
-    for half in &halves[..3] {
-        connection.call_ok(&half.end(COMMIT)).expect("ended");
-    }
-    halves.extend(all.send_halves(&mut connection, "h2", 6));
-    Lossy::send_keyed(&mut connection, &all.read, "r2", 10);
-    Lossy::send_keyed(&mut connection, &pop_queue, "p2", 8);
-    popped(&mut connection, &pop(&all.group, &all.popped, HELD_MS, 0));
-    connection.call_ok(&commit_offset(&all.group, &all.read, 15)).expect("committed");
+    all.go_on(&mut connect(), &mut halves);
     // Offsets are saved, and what was gathered is written.
     thread::sleep(Duration::from_millis(1_500));
     process.kill();
@@ -334,50 +395,10 @@ fn e9_what_a_log_lost_is_forgotten_by_all_that_referred_to_it() {
     let mut connection = connect();
     connection.call_ok(&heartbeat("c", &all.group)).expect("taken");
     let kept_of = |stem: &str| kept.iter().filter(|key| key.starts_with(stem)).cloned().collect::<BTreeSet<_>>();
-
-    // A committed offset does not pass over what is stored where the lost messages were.
-    let known = connection.call_ok(&consumer_offset(&all.group, &all.read)).expect("known");
-    let next = known.number("offset").expect("a number");
-    assert_eq!(next, 5 + kept_of("r2").len() as i64, "{}", process.log());
-    Lossy::send_keyed(&mut connection, &all.read, "r3", 12);
-    let bodies: Vec<String> =
-        read_queue(&mut connection, &all.read, next).expect("readable").iter().map(text).collect();
-    assert_eq!(bodies, (0..12).map(|number| format!("r3-{number}")).collect::<Vec<_>>());
-
-    // Halves: new ones come to lie where lost ones were, and are not ended in their stead.
-    let fresh = all.send_halves(&mut connection, "h3", 6);
-    for half in &halves {
-        let answer = connection.call(&half.end(COMMIT)).expect("answered");
-        assert!([CODE_OK, CODE_SYSTEM_ERROR].contains(&answer.code), "{answer:?}");
-    }
-    let mut expected: BTreeSet<String> = (0..6).map(|number| format!("h1-{number}")).collect();
-    expected.extend(kept_of("h2"));
-    assert_once(&mut connection, &all.halves, &expected);
-    connection.call_ok(&fresh[0].end(COMMIT)).expect("transactions go on");
-    expected.insert("h3-0".to_owned());
-    assert_once(&mut connection, &all.halves, &expected);
-
-    // Popped messages whose time is over come again, and no others.
-    let mut expected: BTreeSet<String> = (1..10).step_by(2).map(|number| format!("p1-{number}")).collect();
-    expected.extend(kept_of("p2"));
-    let mut again = BTreeSet::new();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while again.len() < expected.len() && Instant::now() < deadline {
-        for message in popped(&mut connection, &pop(&all.group, &all.popped, 60_000, 1_000)) {
-            connection.call_ok(&message.ack(&all.group)).expect("acknowledged");
-            assert!(again.insert(message.body()), "{} came twice", message.body());
-        }
-    }
-    assert_eq!(again, expected);
-    assert!(popped(&mut connection, &pop(&all.group, &all.popped, 60_000, 1_000)).is_empty(), "and nothing else");
-
-    // Timers: each that is there once.
-    let mut expected: BTreeSet<String> = (0..8).map(|number| format!("t1-{number}")).collect();
-    expected.extend(kept_of("t2"));
-    assert_once(&mut connection, &all.timed, &expected);
-    all.send_timed(&mut connection, "t3", 1);
-    expected.insert("t3-0".to_owned());
-    assert_once(&mut connection, &all.timed, &expected);
+    all.check_offset(&mut connection, kept_of("r2").len());
+    all.check_halves(&mut connection, &halves, kept_of("h2"));
+    all.check_pops(&mut connection, kept_of("p2"));
+    all.check_timers(&mut connection, kept_of("t2"));
 }
 
 fn text(record: &Record) -> String {

@@ -98,7 +98,7 @@ impl Schedule {
             let group = self.read(&due).await?;
             self.put_into_light_queues(core, &group, light).await?;
             self.append(core, &group, light)?;
-            light.clear();
+            light.retain(|key, _| self.window.borrow().contains(*key));
             runtime::yield_now().await;
         }
     }
