@@ -126,7 +126,6 @@ fn decode(slot: &[u8]) -> Option<(LogId, Checkpoint)> {
 mod tests {
     use super::*;
     use runtime::file::TempFolder;
-    use runtime::file::read_whole;
 
     #[test]
     fn the_newer_valid_slot_wins_and_a_torn_one_is_passed_over() {
