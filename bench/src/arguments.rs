@@ -1,6 +1,7 @@
 //! What is asked for on the command line.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -28,10 +29,20 @@ pub enum Mode {
     Consume(ConsumeArgs),
     /// Send at a rate and consume at the tail: the time from when a message was due to its arrival.
     Tail(TailArgs),
+    /// Start Apache RocketMQ and RingMQ here, measure them in turn, and print the table that is published.
+    Peer(PeerArgs),
     /// Wait until a starting broker stores a message.
     Ready(ReadyArgs),
     /// Print medians, spread and ratios of the results of many runs.
     Summary(SummaryArgs),
+}
+
+/// The first address behind `host:port`, of IPv4 if it has one.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().map_err(|error| format!("{error}; write host:port, such as 127.0.0.1:10911"))?;
+    let mut found: Vec<SocketAddr> = found.collect();
+    found.sort_by_key(|address| !address.is_ipv4());
+    found.first().copied().ok_or_else(|| format!("{text} has no address"))
 }
 
 /// Encoding of request headers.
@@ -45,8 +56,8 @@ pub enum Wire {
 /// What is measured.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TargetArgs {
-    /// Address of the broker.
-    #[arg(long, default_value = "127.0.0.1:10911")]
+    /// Address of the broker, host:port.
+    #[arg(long, default_value = "127.0.0.1:10911", value_parser = address)]
     pub broker: SocketAddr,
     /// Process of the broker on this machine, for its CPU time and memory.
     #[arg(long)]
@@ -77,6 +88,9 @@ pub struct TopicArgs {
     /// Encoding of request headers.
     #[arg(long, value_enum, default_value_t = Wire::Json)]
     pub wire: Wire,
+    /// Set any key that a phase of a plan has (`ringmq bench plans` lists them); values with commas sweep it.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
 }
 
 /// How a run is shown and what is left of it.
@@ -107,6 +121,9 @@ pub struct RunArgs {
     /// Carry all phases out so often, one after the other and then again; by default as the plan says.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
+    /// A command for the shell, started after a third of each phase, that takes the broker away and brings it back.
+    #[arg(long, value_name = "COMMAND")]
+    pub outage_command: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -117,6 +134,12 @@ pub struct ReportArgs {
     /// File for the page; by default report.html in the first folder.
     #[arg(long, short)]
     pub output: Option<PathBuf>,
+    /// Folder for the page's pictures, an SVG file each.
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+    /// Folder for the page's pictures, a PNG file each (of a program that was built with `--features png`).
+    #[arg(long, value_name = "DIR")]
+    pub png: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -149,15 +172,16 @@ pub struct SendArgs {
     /// Connections.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub connections: u16,
-    /// Messages in flight on each connection, without --rate.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub window: u16,
+    /// Messages in flight on each connection, without --rate; 64 by default.
+    #[arg(long)]
+    pub window: Option<u16>,
     /// Messages a second, at even distances whatever the answers do.
     #[arg(long)]
     pub rate: Option<u32>,
-    /// With --rate: what is due within so many microseconds is due, and sent, together at its end. 0: each by itself.
-    #[arg(long, default_value_t = 200)]
-    pub tick_us: u32,
+    /// With --rate: what is due within so many microseconds is due, and sent, together at its end; 200 by default. 0: each by
+    /// itself.
+    #[arg(long)]
+    pub tick_us: Option<u32>,
     /// Bytes of a body.
     #[arg(long, default_value_t = 1024)]
     pub size: u32,
@@ -211,9 +235,9 @@ pub struct TailArgs {
     /// Messages a second, at even distances whatever the answers do.
     #[arg(long, default_value_t = 5000)]
     pub rate: u32,
-    /// What is due within so many microseconds is due, and sent, together at its end. 0: each by itself.
-    #[arg(long, default_value_t = 200)]
-    pub tick_us: u32,
+    /// What is due within so many microseconds is due, and sent, together at its end; 200 by default. 0: each by itself.
+    #[arg(long)]
+    pub tick_us: Option<u32>,
     /// Bytes of a body.
     #[arg(long, default_value_t = 1024)]
     pub size: u32,
@@ -226,9 +250,55 @@ pub struct TailArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub struct PeerArgs {
+    /// An unpacked distribution of Apache RocketMQ; by default that of ROCKETMQ_HOME, else what Maven fetches.
+    #[arg(long, value_name = "DIR")]
+    pub apache: Option<PathBuf>,
+    /// Fetch Apache RocketMQ if it is not there, print the folder of its jars, and measure nothing.
+    #[arg(long)]
+    pub fetch: bool,
+    /// Folder for tables, run folders and logs; it must not exist. By default bench-results/peer-TIME.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// Rounds of each phase, alternating between the two.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=31))]
+    pub rounds: u32,
+    /// Only phases whose name begins so; `start` is the start of both. May be given several times.
+    #[arg(long)]
+    pub only: Vec<String>,
+    /// Set a key in all phases that have a use for it.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Heap of Apache's broker, and as much direct memory.
+    #[arg(long, default_value = "2g")]
+    pub heap: String,
+    /// Seconds for which Apache's broker is warmed up before it is measured, since a JVM compiles while it runs; RingMQ too.
+    #[arg(long, default_value_t = 25)]
+    pub warm_up: u32,
+    /// Ports of 127.0.0.1 that the servers may take.
+    #[arg(long, value_name = "FIRST-LAST", default_value = "20000-31999", value_parser = port_range)]
+    pub ports: RangeInclusive<u16>,
+    /// Keep the stores.
+    #[arg(long)]
+    pub keep_stores: bool,
+    /// Seed of all that is drawn.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Settings of RingMQ's broker beyond its defaults, KEY=VALUE.
+    pub settings: Vec<String>,
+}
+
+fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let ends = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    ends.filter(|(first, last)| first < last && *first > 0)
+        .map(|(first, last)| first..=last)
+        .ok_or_else(|| "write two ports, such as 20000-20100".to_owned())
+}
+
+#[derive(Debug, ClapArgs)]
 pub struct ReadyArgs {
-    /// Address of the broker.
-    #[arg(long, default_value = "127.0.0.1:10911")]
+    /// Address of the broker, host:port.
+    #[arg(long, default_value = "127.0.0.1:10911", value_parser = address)]
     pub broker: SocketAddr,
     /// Seconds after which it is given up.
     #[arg(long, default_value_t = 60)]

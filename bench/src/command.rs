@@ -8,16 +8,17 @@ use std::sync::Arc;
 use runtime::process::StopSignal;
 use serde_json::Value;
 
-use crate::arguments::{Args, CompareArgs, DeskArgs, Mode, ReportArgs, RunArgs, TargetArgs};
+use crate::arguments::{Args, CompareArgs, DeskArgs, Mode, ReportArgs, RunArgs, TargetArgs, address};
 use crate::compare::Comparison;
 use crate::error::BenchError;
 use crate::folder::stored::StoredRun;
+use crate::identity::Identity;
 use crate::phase::Phase;
 use crate::phase::course::Measured;
 use crate::plan::Plan;
 use crate::report::Outcome;
-use crate::run::{Active, Run, cause_of, write_page};
-use crate::{brief, folder, phase, ready, single, summary};
+use crate::run::{Active, Pictures, Run, write_page, write_pictures};
+use crate::{brief, folder, peer, phase, ready, single, summary};
 
 /// Runs what is asked for and prints tables and lines of JSON.
 ///
@@ -29,19 +30,19 @@ pub fn run(args: Args) -> Result<Outcome, BenchError> {
         Mode::Plans => print(&Plan::list()).map(|()| Outcome::Clean),
         Mode::Report(args) => report(&args),
         Mode::Compare(args) => compare(&args),
+        Mode::Peer(args) => peer::run(&args, &stop_on_signals()?),
         Mode::Ready(args) => ready::run(&args),
         Mode::Summary(args) => summary::run(&args),
-        Mode::Send(args) => one(single::send(&args)?, &args.target, &args.desk),
-        Mode::Consume(args) => one(single::consume(&args)?, &args.target, &args.desk),
-        Mode::Tail(args) => one(single::tail(&args)?, &args.target, &args.desk),
+        Mode::Send(args) => one("send", &single::send(&args)?, &args.target, &args.desk),
+        Mode::Consume(args) => one("consume", &single::consume(&args)?, &args.target, &args.desk),
+        Mode::Tail(args) => one("tail", &single::tail(&args)?, &args.target, &args.desk),
     }
 }
 
-/// A run of one phase that has no plan.
-fn one(phase: Phase, target: &TargetArgs, args: &DeskArgs) -> Result<Outcome, BenchError> {
-    let name = phase.name.clone();
+/// A run without a plan.
+fn one(name: &str, phases: &[Phase], target: &TargetArgs, args: &DeskArgs) -> Result<Outcome, BenchError> {
     let DeskArgs { live, seed, .. } = *args;
-    let run = Run { name: &name, plan: Value::Null, phases: &[phase], rounds: 1, target, seed, live };
+    let run = Run { name, plan: Value::Null, phases, rounds: 1, target, seed, live, outage: None };
     let shown = |measured: &Measured| {
         measured.report.print_table();
         print_line(measured)
@@ -54,7 +55,8 @@ fn planned(args: &RunArgs) -> Result<Outcome, BenchError> {
     let plan = Plan::load(&args.plan, &args.overrides)?;
     let out = out_folder(args.desk.out.as_ref(), &plan);
     let rounds = args.rounds.unwrap_or(plan.rounds);
-    let run = plan_run(&plan, rounds, &args.target, &args.desk);
+    let outage = args.outage_command.as_deref();
+    let run = Run { outage, ..plan_run(&plan, rounds, &args.target, &args.desk) };
     eprintln!("{}: {} phase(s), {rounds} round(s), results in {}", plan.name, plan.phases.len(), out.display());
     eprint!("{}", brief::HEADER);
     let shown = |measured: &Measured| {
@@ -70,7 +72,7 @@ fn print_line(measured: &Measured) -> Result<(), BenchError> {
 
 fn plan_run<'a>(plan: &'a Plan, rounds: u32, target: &'a TargetArgs, args: &DeskArgs) -> Run<'a> {
     let DeskArgs { live, seed, .. } = *args;
-    Run { name: &plan.name, plan: plan.record(), phases: &plan.phases, rounds, target, seed, live }
+    Run { name: &plan.name, plan: plan.record(), phases: &plan.phases, rounds, target, seed, live, outage: None }
 }
 
 fn out_folder(asked: Option<&PathBuf>, plan: &Plan) -> PathBuf {
@@ -88,27 +90,73 @@ fn stop_on_signals() -> Result<Arc<StopSignal>, BenchError> {
 fn report(args: &ReportArgs) -> Result<Outcome, BenchError> {
     let path = write_page(&args.folders, args.output.as_deref())?;
     eprintln!("{}", path.display());
+    let pictures = Pictures { svg: args.svg.as_deref(), png: args.png.as_deref() };
+    if pictures.svg.is_some() || pictures.png.is_some() {
+        let count = write_pictures(&args.folders, pictures)?;
+        pictures
+            .svg
+            .into_iter()
+            .chain(pictures.png)
+            .for_each(|folder| eprintln!("{count} pictures in {}", folder.display()));
+    }
     Ok(Outcome::Clean)
 }
 
 /// Two run folders, or two targets that are measured for it.
 fn compare(args: &CompareArgs) -> Result<Outcome, BenchError> {
-    let addresses = [&args.first, &args.second].map(|text| text.parse::<SocketAddr>().ok());
-    let folders = match addresses {
-        [Some(first), Some(second)] => in_turn([first, second], args)?,
-        [None, None] => [PathBuf::from(&args.first), PathBuf::from(&args.second)],
-        _ => return Err(phase::usage("compare takes two run folders, or the addresses of two brokers")),
+    let (folders, measured) = match [&args.first, &args.second].map(|text| Side::of(text)) {
+        [Side::Broker(first), Side::Broker(second)] => in_turn([first, second], args)?,
+        [Side::Folder(first), Side::Folder(second)] => {
+            let [at_first, at_second] = [&first, &second].map(|folder| folder.canonicalize().ok());
+            if at_first.is_some() && at_first == at_second {
+                let what = "is the same run on both sides, which cannot differ from itself; to see how much a target \
+                            differs from itself, give the address of its broker twice";
+                return Err(phase::usage(&format!("{} {what}", first.display())));
+            }
+            ([first, second], Outcome::Clean)
+        }
+        [first, second] => {
+            let what = "compare takes two run folders, or the addresses of two brokers (host:port), and no mixture";
+            return Err(phase::usage(&format!("{what}: {} is {first}, {} is {second}", args.first, args.second)));
+        }
     };
     let [first, second] = &folders;
     let (first, second) = (StoredRun::read(first)?, StoredRun::read(second)?);
     let comparison = Comparison::of(&first, &second)?;
     let name = |run: &StoredRun| format!("{} {}", run.target(), run.path.display());
     print(&comparison.text(&name(&first), &name(&second)))?;
-    Ok(if comparison.has_regression() { Outcome::Faulty } else { Outcome::Clean })
+    Ok(if comparison.has_regression() { Outcome::Partial } else { measured })
+}
+
+/// One side of a comparison.
+enum Side {
+    Broker(SocketAddr),
+    Folder(PathBuf),
+}
+
+impl Side {
+    /// What is there as a folder is one; else an address is a broker.
+    fn of(text: &str) -> Side {
+        let path = PathBuf::from(text);
+        if path.exists() {
+            return Side::Folder(path);
+        }
+        address(text).map_or(Side::Folder(path), Side::Broker)
+    }
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Side::Broker(_) => "a broker's address",
+            Side::Folder(path) if path.exists() => "a folder",
+            Side::Folder(_) => "neither a folder nor an address",
+        })
+    }
 }
 
 /// Measures two targets in alternating rounds, so that what the machine does meets both.
-fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<[PathBuf; 2], BenchError> {
+fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<([PathBuf; 2], Outcome), BenchError> {
     let plan = Plan::load(&args.plan, &args.overrides)?;
     let out = out_folder(args.desk.out.as_ref(), &plan);
     let folders = [out.join("a"), out.join("b")];
@@ -120,7 +168,9 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<[PathBuf; 2],
         target: Some(broker.to_string()),
     });
     let runs = [&targets[0], &targets[1]].map(|target| plan_run(&plan, args.rounds, target, &args.desk));
-    let [mut first, mut second] = begin_both(&runs, &folders, &stop)?;
+    runs[0].check()?;
+    let identities = [Identity::of(brokers[0])?, Identity::of(brokers[1])?];
+    let [mut first, mut second] = begin_both(&runs, &folders, &identities, &stop)?;
     eprintln!("{}: {} round(s) of each, results in {}", plan.name, args.rounds, out.display());
     eprint!("{}", brief::HEADER);
     let shown = |name: &'static str| {
@@ -129,7 +179,7 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<[PathBuf; 2],
             Ok(())
         }
     };
-    let came = (1..=args.rounds).try_for_each(|round| {
+    let came: Result<(), BenchError> = (1..=args.rounds).try_for_each(|round| {
         // Who comes first changes each round.
         if round % 2 == 1 {
             first.round(round, &shown("A"))?;
@@ -139,23 +189,25 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<[PathBuf; 2],
             first.round(round, &shown("A"))
         }
     });
-    let cause = cause_of(&came);
-    second.finish(cause.as_deref());
-    first.finish(cause.as_deref());
-    came.map(|()| folders)
+    let cause = came.as_ref().err();
+    match (first.finish(cause), second.finish(cause)) {
+        (Some(first), Some(second)) => Ok((folders, first.max(second))),
+        _ => Err(came.err().unwrap_or(BenchError::Stopped)),
+    }
 }
 
 /// Makes both folders. When the second run cannot begin, the first has failed with it, and its folder says so.
 fn begin_both<'a>(
     runs: &'a [Run<'a>; 2],
     folders: &[PathBuf; 2],
+    identities: &[Identity; 2],
     stop: &Arc<StopSignal>,
 ) -> Result<[Active<'a>; 2], BenchError> {
-    let first = runs[0].begin(Some(&folders[0]), stop)?;
-    match runs[1].begin(Some(&folders[1]), stop) {
+    let first = runs[0].begin(Some(&folders[0]), stop, &identities[0])?;
+    match runs[1].begin(Some(&folders[1]), stop, &identities[1]) {
         Ok(second) => Ok([first, second]),
         Err(error) => {
-            first.finish(Some(&error.to_string()));
+            first.finish(Some(&error));
             Err(error)
         }
     }
@@ -178,10 +230,19 @@ mod tests {
         std::fs::create_dir(&folders[1]).unwrap();
         let broker = SocketAddr::from(([127, 0, 0, 1], 1));
         let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None };
-        let run =
-            || Run { name: "r", plan: Value::Null, phases: &[], rounds: 1, target: &target, seed: 0, live: false };
+        let run = || Run {
+            name: "r",
+            plan: Value::Null,
+            phases: &[],
+            rounds: 1,
+            target: &target,
+            seed: 0,
+            live: false,
+            outage: None,
+        };
         let runs = [run(), run()];
-        let error = begin_both(&runs, &folders, &StopSignal::new().unwrap()).err().unwrap();
+        let identities = [Identity::default(), Identity::default()];
+        let error = begin_both(&runs, &folders, &identities, &StopSignal::new().unwrap()).err().unwrap();
         let record = StoredRun::read(&folders[0]).unwrap().record;
         assert_eq!((&record["state"], &record["cause"]), (&"failed".into(), &error.to_string().into()));
     }

@@ -32,7 +32,7 @@ const fn less(path: &'static str, title: &'static str) -> Figure {
     Figure { path, title, better: Better::Less, closed_only: false }
 }
 
-const FIGURES: [Figure; 12] = [
+const FIGURES: [Figure; 18] = [
     Figure { path: "messages_per_s", title: "messages/s", better: Better::More, closed_only: true },
     less("latency_us/p50", "latency p50, µs"),
     less("latency_us/p99", "latency p99, µs"),
@@ -40,6 +40,12 @@ const FIGURES: [Figure; 12] = [
     less("end_to_end_us/p50", "end to end p50, µs"),
     less("end_to_end_us/p99", "end to end p99, µs"),
     less("end_to_end_us/p99_9", "end to end p99.9, µs"),
+    less("transaction_us/p50", "transaction p50, µs"),
+    less("transaction_us/p99", "transaction p99, µs"),
+    less("late_us/p50", "late p50, µs"),
+    less("late_us/p99", "late p99, µs"),
+    less("retry_us/p50", "retry p50, µs"),
+    less("retry_us/p99", "retry p99, µs"),
     less("pull_us/p50", "pull p50, µs"),
     less("pull_us/p99", "pull p99, µs"),
     less("caught_up_s", "caught up, s"),

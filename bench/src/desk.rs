@@ -6,6 +6,7 @@ use runtime::process::StopSignal;
 
 use crate::folder::PhaseFiles;
 use crate::live::Live;
+use crate::outage::Outage;
 use crate::record::Gathered;
 use crate::timeline::Row;
 
@@ -14,11 +15,19 @@ pub(crate) struct Desk {
     pub(crate) stop: Arc<StopSignal>,
     pub(crate) files: Option<PhaseFiles>,
     pub(crate) live: Option<Live>,
+    pub(crate) outage: Option<Outage>,
 }
 
 impl Desk {
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_asked()
+    }
+
+    /// So much of the measured span is over.
+    pub(crate) fn passed(&mut self, share: f64) {
+        if let Some(outage) = &mut self.outage {
+            outage.look(share);
+        }
     }
 
     /// An interval of the measured span is over.

@@ -15,6 +15,15 @@ pub enum BenchError {
     Usage { what: String },
     #[error("cannot reach the broker {broker}: {source}")]
     Unreachable { broker: String, source: io::Error },
+    #[error("{address} is a nameserver; messages are measured at a broker: {hint}")]
+    Nameserver { address: String, hint: String },
+    #[error(
+        "who listens at {address} does not answer as a broker does: {source}; give a broker's own address and port"
+    )]
+    NoBroker { address: String, source: ClientError },
+    /// Asked by a person, before anything was measured of the phase.
+    #[error("stopped")]
+    Stopped,
     #[error("the topic {topic} could not be prepared: {source}")]
     Topic { topic: String, source: ClientError },
     #[error("process {pid}, which shall be the server, cannot be measured: {source}")]
@@ -37,6 +46,10 @@ pub enum BenchError {
     Folder { path: String, source: io::Error },
     #[error("the page {path} cannot be written: {source}")]
     Page { path: String, source: io::Error },
+    #[error("no PNG can be made: {what}")]
+    Picture { what: String },
+    #[error("{what}")]
+    Peer { what: String },
     #[error("no executor: {0}")]
     Executor(io::Error),
     #[error("the result cannot be printed: {0}")]
@@ -44,14 +57,26 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// 2: wrong usage; 3: a plan that is none; 4: no connection or no answer; 1: anything else.
+    /// 2: wrong usage; 3: a plan that is none; 4: no connection or no answer; 5: stopped; 1: anything else.
     pub fn exit_code(&self) -> u8 {
         match self {
-            BenchError::Usage { .. } => 2,
+            BenchError::Usage { .. } | BenchError::Nameserver { .. } => 2,
             BenchError::Plan(_) => 3,
-            BenchError::Unreachable { .. } | BenchError::ConnectionsLost { .. } | BenchError::NotReady { .. } => 4,
-            BenchError::Topic { source, .. } if source.is_silence() => 4,
+            error if error.is_silence() => 4,
+            BenchError::Stopped => 5,
             _ => 1,
+        }
+    }
+
+    /// Whether nobody answered: no connection, or no answer over it.
+    pub(crate) fn is_silence(&self) -> bool {
+        match self {
+            BenchError::Unreachable { .. }
+            | BenchError::NoBroker { .. }
+            | BenchError::ConnectionsLost { .. }
+            | BenchError::NotReady { .. } => true,
+            BenchError::Topic { source, .. } => source.is_silence(),
+            _ => false,
         }
     }
 }

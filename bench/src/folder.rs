@@ -113,6 +113,17 @@ impl Folder {
         self.write_record();
     }
 
+    /// Removes the files of a phase that has no figures.
+    pub(crate) fn discard(&mut self, files: PhaseFiles) {
+        self.phases -= 1;
+        let name = format!("{}.hlog", files.stem);
+        self.note(files.failed.map_or(Ok(()), Err));
+        if files.log.is_some() {
+            let removed = fs::remove_file(self.path.join(&name));
+            self.note(removed.map_err(|error| format!("{name}: {error}")));
+        }
+    }
+
     /// Writes how the run ended. Tells what could not be written at all.
     pub(crate) fn finish(mut self, state: &str, cause: Option<&str>) -> Option<String> {
         self.record["state"] = json!(state);
@@ -196,8 +207,8 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// A phase's name as part of a file's.
-fn file_name(name: &str) -> String {
+/// A name as part of a file's.
+pub(crate) fn file_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     name.chars().map(plain).take(80).collect()
 }

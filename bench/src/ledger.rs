@@ -1,4 +1,4 @@
-//! Which offsets of each queue were acknowledged: each once, and without a gap behind the first.
+//! Which offsets of each lane were acknowledged: each once, and without a gap behind the first.
 
 /// Offsets of one queue, one bit each.
 #[derive(Clone, Debug, Default)]
@@ -30,14 +30,15 @@ pub(crate) struct OffsetLedger {
 }
 
 impl OffsetLedger {
-    /// `starts` are the offsets that the next messages of queues 0, 1, … would have.
+    /// `starts` are the offsets that the next messages of lanes 0, 1, … would have.
     pub(crate) fn new(starts: &[i64]) -> OffsetLedger {
         let queues = starts.iter().map(|start| QueueLedger { start: *start, limit: *start, ..QueueLedger::default() });
         OffsetLedger { queues: queues.collect(), duplicates: 0, strange: 0 }
     }
 
-    pub(crate) fn acknowledged(&mut self, queue_id: i64, offset: i64) {
-        let Some(queue) = usize::try_from(queue_id).ok().and_then(|index| self.queues.get_mut(index)) else {
+    /// `None`: a queue that was not sent to.
+    pub(crate) fn acknowledged(&mut self, lane: Option<usize>, offset: i64) {
+        let Some(queue) = lane.and_then(|index| self.queues.get_mut(index)) else {
             self.strange += 1;
             return;
         };
@@ -96,7 +97,7 @@ mod tests {
     fn ledgers_of_connections_add_up() {
         let ledger = |told: &[i64]| {
             let mut ledger = OffsetLedger::new(&[0]);
-            told.iter().for_each(|offset| ledger.acknowledged(0, *offset));
+            told.iter().for_each(|offset| ledger.acknowledged(Some(0), *offset));
             ledger
         };
         let mut all = ledger(&[0, 2, 200]);
@@ -108,10 +109,10 @@ mod tests {
 
     #[test]
     fn gaps_duplicates_and_strangers_are_told_apart() {
-        let faults = |told: &[(i64, i64)]| {
+        let faults = |told: &[(usize, i64)]| {
             let mut ledger = OffsetLedger::new(&[100, 0]);
-            for (queue, offset) in told {
-                ledger.acknowledged(*queue, *offset);
+            for (lane, offset) in told {
+                ledger.acknowledged(Some(*lane), *offset);
             }
             let OffsetFaults { gaps, duplicates, strange } = ledger.faults();
             (gaps, duplicates, strange)
@@ -120,6 +121,6 @@ mod tests {
         assert_eq!(faults(&[(0, 101), (1, 0), (0, 100), (0, 102)]), (0, 0, 0));
         assert_eq!(faults(&[(0, 300), (1, 1)]), (201, 0, 0));
         assert_eq!(faults(&[(0, 100), (0, 100)]), (0, 1, 0));
-        assert_eq!(faults(&[(0, 99), (2, 0), (-1, 0), (1, i64::MAX)]), (0, 0, 4));
+        assert_eq!(faults(&[(0, 99), (2, 0), (usize::MAX, 0), (1, i64::MAX)]), (0, 0, 4));
     }
 }

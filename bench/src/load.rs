@@ -10,11 +10,13 @@ use crate::closed_loop::ClosedLoop;
 use crate::error::BenchError;
 use crate::ledger::OffsetLedger;
 use crate::open_loop::{self, Counts, Reader, Sender};
+use crate::order::Order;
 use crate::pace::{Arrivals, Pace};
 use crate::record::Shelf;
 use crate::tally::SendTally;
-use crate::target::Target;
+use crate::target::{Lanes, Target};
 use crate::template::{SendForm, Templates};
+use crate::transaction::Ends;
 use crate::wire::Link;
 
 /// After the last message was sent, answers are awaited for so long. Then what is unanswered counts as lost.
@@ -67,6 +69,9 @@ impl Place {
 pub(crate) struct Load {
     pub(crate) clock: RunClock,
     pub(crate) templates: Templates,
+    pub(crate) lanes: Lanes,
+    /// Of a load of half messages.
+    pub(crate) ends: Option<Ends>,
     pub(crate) shelf: Arc<Shelf>,
     blank_tally: SendTally,
     /// Messages.
@@ -117,11 +122,15 @@ impl RunningLoad {
         shelf: &Arc<Shelf>,
         clock: RunClock,
     ) -> Result<RunningLoad, BenchError> {
-        let links: Vec<_> = links.into_iter().map(|link| (link, Arc::<Counts>::default())).collect();
+        let order = form.order(links.len());
+        let keys = order.map_or(0, Order::keys_each);
+        let links: Vec<_> = links.into_iter().map(|link| (link, Arc::new(Counts::new(keys)))).collect();
         let offsets = (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts));
         let load = Arc::new(Load {
             clock,
             templates: Templates::new(form, links.len()),
+            lanes: form.lanes.clone(),
+            ends: form.ends(),
             shelf: shelf.clone(),
             blank_tally: SendTally::new(shelf.span_ns(), offsets),
             answered: AtomicU64::new(0),

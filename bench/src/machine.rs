@@ -45,7 +45,7 @@ impl Memory {
 }
 
 /// CPU time that all of the machine used: busy, and taken by its host.
-fn machine_cpu_us() -> (u64, u64) {
+pub(crate) fn machine_cpu_us() -> (u64, u64) {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or("").trim_start_matches("cpu");
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|text| text.parse().ok()).collect();

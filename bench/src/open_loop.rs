@@ -4,16 +4,17 @@
 //! sender share two counters and nothing else.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
 
+use crate::duties::DUTY_OPAQUE;
 use crate::load::{Load, Place};
 use crate::pace::Pace;
 use crate::record::Recorder;
-use crate::reply;
-use crate::tally::{Answer, SendTally, Sent};
+use crate::reply::{self, Reply};
+use crate::tally::{Answer, EndAnswer, SendTally, Sent, is_stored};
 use crate::template::Patch;
 use crate::wire::{Frames, Link};
 
@@ -23,6 +24,9 @@ const OPAQUE_MIN: i32 = 1_000_000_000;
 pub(crate) const REQUESTS_MAX: u64 = (i32::MAX - OPAQUE_MIN) as u64;
 /// Requests of one connection that may be unanswered. Beyond it messages are held back: they stay due.
 const UNANSWERED_MAX: u64 = 1 << 16;
+/// Half messages of one connection that may be unfinished: the thread that reads answers sends ends as well, so what may be
+/// on its way must fit into the sockets.
+const HALVES_MAX: u64 = 1 << 10;
 /// A pause before a message that was held back is tried again.
 const HELD_BACK_PAUSE: Duration = Duration::from_micros(200);
 /// Bytes of a connection that are sent although more is due: after a stall, and when the rate is all there is.
@@ -37,9 +41,15 @@ pub(crate) struct Counts {
     answered: AtomicU64,
     /// Unanswered when their connection ended: nobody waits for these.
     given_up: AtomicU64,
+    /// Of an ordered load: keys with a message that is not answered.
+    keys_busy: Vec<AtomicBool>,
 }
 
 impl Counts {
+    pub(crate) fn new(keys: usize) -> Counts {
+        Counts { keys_busy: (0..keys).map(|_| AtomicBool::new(false)).collect(), ..Counts::default() }
+    }
+
     fn unanswered(&self) -> u64 {
         // The answer of a request is counted after the request, so this order never finds more answers than requests.
         let answered = self.answered.load(Ordering::Acquire);
@@ -98,7 +108,7 @@ impl Sender {
         self.tally
     }
 
-    /// Writes a request. False: its connection is away, or has too many unanswered.
+    /// Writes a request. False: its connection is away, or has too many unanswered, or the message before it of its key is.
     fn stage(&mut self, number: u64, due_ns: u64, now_ns: u64) -> bool {
         let index = (number % self.links.len() as u64) as usize;
         let (link, counts) = &self.links[index];
@@ -106,7 +116,13 @@ impl Sender {
             self.tally.lost += self.load.batch();
             return true;
         }
-        if link.is_broken() || counts.awaited() >= UNANSWERED_MAX {
+        let unanswered_max = if self.load.ends.is_some() { HALVES_MAX } else { UNANSWERED_MAX };
+        if link.is_broken() || counts.awaited() >= unanswered_max {
+            return false;
+        }
+        if let Some(order) = self.load.templates.order()
+            && counts.keys_busy[order.place(number)].swap(true, Ordering::AcqRel)
+        {
             return false;
         }
         counts.sent.fetch_add(1, Ordering::Release);
@@ -146,8 +162,11 @@ pub(crate) struct Reader {
     load: Arc<Load>,
     pace: Pace,
     place: Place,
-    /// A bit for each message of this connection that was answered.
-    answered: Vec<u64>,
+    answered: Turns,
+    /// Half messages whose end was answered.
+    ended: Turns,
+    /// Ends of half messages.
+    out: BytesMut,
     /// Requests that were answered since the counters were moved.
     answered_unreported: u64,
     tally: SendTally,
@@ -157,7 +176,19 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(link: Arc<Link>, counts: Arc<Counts>, load: Arc<Load>, pace: Pace, place: Place) -> Reader {
         let (tally, recorder) = (load.tally(), load.shelf.recorder());
-        Reader { link, counts, load, pace, place, answered: Vec::new(), answered_unreported: 0, tally, recorder }
+        Reader {
+            link,
+            counts,
+            load,
+            pace,
+            place,
+            answered: Turns::default(),
+            ended: Turns::default(),
+            out: BytesMut::new(),
+            answered_unreported: 0,
+            tally,
+            recorder,
+        }
     }
 
     /// Reads until the connection ends, and tells what came of it.
@@ -170,20 +201,65 @@ impl Reader {
         self.tally
     }
 
-    /// Whether this is the first answer to a message that was sent here.
-    fn is_first(&mut self, number: u64) -> bool {
-        let Some(turn) = self.place.turn(number) else { return false };
-        if turn >= self.counts.sent.load(Ordering::Acquire) {
-            return false;
+    /// The turn of a request that was sent here.
+    fn turn_of(&self, number: u64) -> Option<u64> {
+        self.place.turn(number).filter(|turn| *turn < self.counts.sent.load(Ordering::Acquire))
+    }
+
+    fn answer(&mut self, number: u64, reply: Reply, frame: &[u8], arrived_ns: u64) {
+        let (code, due_ns) = (reply.code, self.pace.due_ns(number));
+        let (messages, lane) = (self.load.batch(), self.load.templates.lane(number));
+        let answer = Answer { messages, lanes: &self.load.lanes, lane, due_ns, arrived_ns, reply, frame };
+        self.tally.answer(&answer, &mut self.recorder);
+        match &self.load.ends {
+            Some(ends) if is_stored(code) => {
+                if ends.write(number, frame, end_opaque(number), &mut self.out).is_none() {
+                    self.tally.unreadable += 1;
+                    self.over(number);
+                }
+            }
+            _ => self.over(number),
         }
+    }
+
+    fn end_answer(&mut self, number: u64, reply: &Reply, frame: &[u8], arrived_ns: u64) {
+        let commits = self.load.ends.as_ref().is_some_and(|ends| ends.commits(number));
+        let answer = EndAnswer { commits, due_ns: self.pace.due_ns(number), arrived_ns, code: reply.code, frame };
+        self.tally.end(&answer, &mut self.recorder);
+        self.over(number);
+    }
+
+    /// Nothing more is to come of a request.
+    fn over(&mut self, number: u64) {
+        self.answered_unreported += 1;
+        if let Some(order) = self.load.templates.order() {
+            self.counts.keys_busy[order.place(number)].store(false, Ordering::Release);
+        }
+    }
+}
+
+/// A bit for each request of a connection.
+#[derive(Debug, Default)]
+struct Turns {
+    words: Vec<u64>,
+}
+
+impl Turns {
+    /// Whether it was not there before.
+    fn add(&mut self, turn: u64) -> bool {
         let (word, bit) = ((turn / 64) as usize, 1_u64 << (turn % 64));
-        if word >= self.answered.len() {
-            self.answered.resize(word + 1, 0);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
         }
-        let first = self.answered[word] & bit == 0;
-        self.answered[word] |= bit;
+        let first = self.words[word] & bit == 0;
+        self.words[word] |= bit;
         first
     }
+}
+
+/// The opaque of the end of a half message: all of these are below 0.
+fn end_opaque(number: u64) -> i32 {
+    -1 - number as i32
 }
 
 impl Frames for Reader {
@@ -192,18 +268,16 @@ impl Frames for Reader {
             self.tally.unreadable += 1;
             return;
         };
-        if !reply.is_response {
-            return; // Something that the server tells its producers.
+        if !reply.is_response || reply.opaque == DUTY_OPAQUE {
+            return; // Something that the server tells its producers, or its word on a heartbeat.
         }
-        let number = reply.opaque.checked_sub(OPAQUE_MIN).and_then(|number| u64::try_from(number).ok());
-        match number.filter(|number| self.is_first(*number)) {
-            Some(number) => {
-                let due_ns = self.pace.due_ns(number);
-                let answer = Answer { messages: self.load.batch(), due_ns, arrived_ns, reply, frame };
-                self.tally.answer(&answer, &mut self.recorder);
-                self.answered_unreported += 1;
-            }
-            None => self.tally.strange_answers += 1,
+        let ends = reply.opaque < 0;
+        let number = if ends { -1 - i64::from(reply.opaque) } else { i64::from(reply.opaque - OPAQUE_MIN) };
+        let turn = u64::try_from(number).ok().and_then(|number| Some((number, self.turn_of(number)?)));
+        match turn {
+            Some((number, turn)) if ends && self.ended.add(turn) => self.end_answer(number, &reply, frame, arrived_ns),
+            Some((number, turn)) if !ends && self.answered.add(turn) => self.answer(number, reply, frame, arrived_ns),
+            _ => self.tally.strange_answers += 1,
         }
     }
 
@@ -211,12 +285,19 @@ impl Frames for Reader {
         let answered = std::mem::take(&mut self.answered_unreported);
         self.counts.answered.fetch_add(answered, Ordering::Release);
         self.load.answered.fetch_add(answered * self.load.batch(), Ordering::Relaxed);
+        if !self.out.is_empty() {
+            self.link.send(&self.out);
+            self.out.clear();
+        }
         self.recorder.hand_over();
     }
 
     fn broken(&mut self) {
         let given_up = self.counts.awaited();
         self.counts.given_up.fetch_add(given_up, Ordering::Release);
+        self.counts.keys_busy.iter().for_each(|key| key.store(false, Ordering::Release));
+        // Ends of half messages are of no use on another connection: those are given up.
+        self.out.clear();
         self.tally.connections_lost += 1;
         self.recorder.counts.failed += given_up * self.load.batch();
         self.recorder.hand_over();

@@ -1,6 +1,7 @@
 //! The report: one page of HTML that needs nothing else, of one run or of several laid over each other.
 
 mod chart;
+mod png;
 mod svg;
 
 use std::collections::BTreeMap;
@@ -10,13 +11,17 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error::BenchError;
+use crate::folder::file_name;
 use crate::folder::interval_log::LoggedInterval;
 use crate::folder::stored::{StoredRun, merged};
 use crate::record::Kind;
 use chart::RatePoint;
-use svg::{COLOURS, escaped, number, time};
+pub(crate) use png::png;
+pub(crate) use svg::number;
+use svg::{COLOURS, Drawing, escaped, time};
 
 const STYLE: &str = include_str!("page/style.css");
+const CHART_STYLE: &str = include_str!("page/chart.css");
 /// Rates from which on a curve tells something.
 const RATES_MIN: usize = 3;
 /// Figures of the table, with what they are called.
@@ -31,6 +36,60 @@ const COLUMNS: [(&str, &str); 8] = [
     ("server_cpu_us_per_message", "server CPU µs/message"),
 ];
 
+/// A page, and its pictures one by one.
+pub(crate) struct Page {
+    pub(crate) text: String,
+    pub(crate) pictures: Vec<Picture>,
+}
+
+/// A picture that can be a file of its own.
+pub(crate) struct Picture {
+    /// Without what a file's name may not have, and without an end.
+    pub(crate) file_stem: String,
+    /// In plain colours on white.
+    pub(crate) svg: String,
+}
+
+/// The pictures of a page, in the order in which they stand in it.
+#[derive(Default)]
+struct Gallery {
+    pictures: Vec<Picture>,
+}
+
+impl Gallery {
+    /// Hangs a drawing up, and gives what the page shows of it.
+    fn hang(&mut self, title: &str, drawing: &Drawing) -> String {
+        let file_stem = format!("{:02}-{}", self.pictures.len() + 1, file_name(title));
+        let (style, paper) = (plain_style(), colours()["page"].to_owned());
+        self.pictures.push(Picture { file_stem, svg: drawing.file(title, &style, &paper) });
+        drawing.figure()
+    }
+}
+
+/// The colours of the light page, by the name of their variable.
+fn colours() -> BTreeMap<&'static str, &'static str> {
+    let root = STYLE.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(root, _)| root);
+    let variables = root.split(';').filter_map(|line| line.trim().strip_prefix("--")?.split_once(':'));
+    variables.collect()
+}
+
+/// Rules for the colours of lines, dots and areas, and of the keys of legends.
+fn line_style() -> String {
+    let rule = |index| {
+        format!(
+            ".line.c{index}{{stroke:var(--c{index})}}.dot.c{index},.area.c{index}{{fill:var(--c{index})}}\
+             .key.c{index}{{background:var(--c{index})}}\n"
+        )
+    };
+    (0..COLOURS).map(rule).collect()
+}
+
+/// The style of pictures with colours instead of variables: not every reader of SVG knows those.
+fn plain_style() -> String {
+    let style = format!("{CHART_STYLE}{}", line_style());
+    colours().into_iter().fold(style, |style, (name, colour)| style.replace(&format!("var(--{name})"), colour))
+}
+
 /// Of a run, the intervals of each phase, all of its rounds together, and of its first round.
 struct Seen<'a> {
     run: &'a StoredRun,
@@ -42,7 +101,7 @@ struct Seen<'a> {
 ///
 /// # Errors
 /// When a log of a run cannot be read.
-pub(crate) fn html(runs: &[StoredRun]) -> Result<String, BenchError> {
+pub(crate) fn page(runs: &[StoredRun]) -> Result<Page, BenchError> {
     let labels = labels(runs);
     let mut seen = Vec::new();
     for (run, label) in runs.iter().zip(labels) {
@@ -55,26 +114,28 @@ pub(crate) fn html(runs: &[StoredRun]) -> Result<String, BenchError> {
     let title = runs.first().map_or("ringmq bench", StoredRun::name);
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width,initial-scale=1\"><title>{0}</title>\n<style>\n{STYLE}</style></head><body>\n\
-         <h1>{0}</h1>\n",
-        escaped(title)
+         content=\"width=device-width,initial-scale=1\"><title>{0}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
+         <style>\n{STYLE}{CHART_STYLE}{1}</style></head><body>\n<h1>{0}</h1>\n",
+        escaped(title),
+        line_style(),
     );
+    let mut gallery = Gallery::default();
     for seen in &seen {
         text.push_str(&head(seen));
     }
     text.push_str(&table(&seen));
-    text.push_str(&curves(&seen));
+    text.push_str(&curves(&seen, &mut gallery));
     if seen.len() == 1 {
-        text.push_str(&overlay(&seen[0]));
+        text.push_str(&overlay(&seen[0], &mut gallery));
     }
     for name in phase_names(&seen) {
-        text.push_str(&phase(name, &seen));
+        text.push_str(&phase(name, &seen, &mut gallery));
     }
     for seen in &seen {
         text.push_str(&facts(seen));
     }
     text.push_str("</body></html>\n");
-    Ok(text)
+    Ok(Page { text, pictures: gallery.pictures })
 }
 
 /// How runs are told apart: by target where those differ, else by folder.
@@ -133,12 +194,11 @@ fn head(seen: &Seen<'_>) -> String {
 
 /// Where the table looks for a figure: percentiles are those of the main kind.
 fn figure_path(column: &str, kind: Kind) -> String {
-    let times = match kind {
-        Kind::EndToEnd => "end_to_end_us",
-        Kind::Pull => "pull_us",
-        _ => "latency_us",
-    };
-    if ["p50", "p99", "p99_9", "max"].contains(&column) { format!("{times}/{column}") } else { column.to_owned() }
+    if ["p50", "p99", "p99_9", "max"].contains(&column) {
+        format!("{}/{column}", kind.figure())
+    } else {
+        column.to_owned()
+    }
 }
 
 fn table(seen: &[Seen<'_>]) -> String {
@@ -170,7 +230,7 @@ fn table(seen: &[Seen<'_>]) -> String {
         }
     }
     text.push_str("</table></div>\n<p>Medians over the rounds; latencies of ");
-    text.push_str("the most telling kind: end to end, else due to answered, else a pull.</p>\n");
+    text.push_str("the most telling kind: lateness, else end to end, else due to answered, else a pull.</p>\n");
     text
 }
 
@@ -180,15 +240,18 @@ fn worth(run: &StoredRun, name: &str) -> String {
         phases.filter_map(|reason| reason.as_str().map(escaped)).collect()
     };
     let (void, faults) = (reasons("void"), reasons("faults"));
-    match (void.is_empty(), faults.is_empty()) {
-        (false, _) => format!("<span class=\"bad\" title=\"{}\">void</span>", void.join("; ")),
-        (true, false) => format!("<span class=\"bad\" title=\"{0}\">faults: {0}</span>", faults.join("; ")),
-        (true, true) => "<span class=\"good\">clean</span>".to_owned(),
+    let mut parts = Vec::new();
+    if !faults.is_empty() {
+        parts.push(format!("<span class=\"bad\" title=\"{0}\">faults: {0}</span>", faults.join("; ")));
     }
+    if !void.is_empty() {
+        parts.push(format!("<span class=\"bad\" title=\"{}\">void</span>", void.join("; ")));
+    }
+    if parts.is_empty() { "<span class=\"good\">clean</span>".to_owned() } else { parts.join(", ") }
 }
 
 /// Latency over throughput, for each family of phases that differ in their rate.
-fn curves(seen: &[Seen<'_>]) -> String {
+fn curves(seen: &[Seen<'_>], gallery: &mut Gallery) -> String {
     let mut text = String::new();
     let alone = seen.len() == 1;
     for seen in seen {
@@ -207,7 +270,8 @@ fn curves(seen: &[Seen<'_>]) -> String {
         }
         for (family, points) in families.iter().filter(|(_, points)| points.len() >= RATES_MIN) {
             let label = if alone { family.clone() } else { format!("{family}, {}", seen.label) };
-            let _ = writeln!(text, "<h3>{}</h3>\n{}", escaped(&label), chart::curve(points));
+            let figure = gallery.hang(&format!("{label}, latency over throughput"), &chart::curve(points));
+            let _ = writeln!(text, "<h3>{}</h3>\n{figure}", escaped(&label));
         }
     }
     if text.is_empty() {
@@ -218,7 +282,7 @@ fn curves(seen: &[Seen<'_>]) -> String {
 }
 
 /// All phases of a run in one ladder.
-fn overlay(seen: &Seen<'_>) -> String {
+fn overlay(seen: &Seen<'_>, gallery: &mut Gallery) -> String {
     let names = seen.run.phase_names();
     if !(2..=COLOURS).contains(&names.len()) {
         return String::new();
@@ -233,10 +297,11 @@ fn overlay(seen: &Seen<'_>) -> String {
         .collect();
     let all = seen.phases.values().flatten().flatten();
     let hiccups = merged(all, Kind::Hiccup);
-    format!("<h2>All phases</h2>\n<div class=\"charts\">{}</div>\n", chart::ladder(&lines, Some(&hiccups)))
+    let figure = gallery.hang("all phases, latency by percentile", &chart::ladder(&lines, Some(&hiccups)));
+    format!("<h2>All phases</h2>\n<div class=\"charts\">{figure}</div>\n")
 }
 
-fn phase(name: &str, seen: &[Seen<'_>]) -> String {
+fn phase(name: &str, seen: &[Seen<'_>], gallery: &mut Gallery) -> String {
     let mut text = format!("<h2>{}</h2>\n", escaped(name));
     let having: Vec<&Seen<'_>> = seen.iter().filter(|seen| seen.phases.contains_key(name)).collect();
     let mut lines = Vec::new();
@@ -244,8 +309,11 @@ fn phase(name: &str, seen: &[Seen<'_>]) -> String {
         let intervals = || seen.phases[name].iter().flatten();
         let main = main_kind(intervals());
         // With several runs only the main kind of each; of one run all its kinds.
-        let kinds =
-            if having.len() > 1 { vec![main] } else { vec![Kind::EndToEnd, Kind::Send, Kind::SendLag, Kind::Pull] };
+        let kinds = if having.len() > 1 {
+            vec![main]
+        } else {
+            Kind::ALL.into_iter().filter(|kind| *kind != Kind::Hiccup).collect()
+        };
         for kind in kinds {
             let all = merged(intervals(), kind);
             if !all.is_empty() {
@@ -257,19 +325,25 @@ fn phase(name: &str, seen: &[Seen<'_>]) -> String {
     }
     let alone = having.len() == 1;
     let hiccups = merged(having.iter().flat_map(|seen| seen.phases[name].iter().flatten()), Kind::Hiccup);
-    let _ =
-        write!(text, "<div class=\"charts\"><div><h3>Percentiles</h3>{}</div>", chart::ladder(&lines, Some(&hiccups)));
+    let ladder = gallery.hang(&format!("{name}, latency by percentile"), &chart::ladder(&lines, Some(&hiccups)));
+    let _ = write!(text, "<div class=\"charts\"><div><h3>Percentiles</h3>{ladder}</div>");
     for seen in having {
         let Some(first) = seen.phases[name].first() else { continue };
         let kind = main_kind(first.iter());
-        let of = if alone { String::new() } else { format!(", {}", escaped(&seen.label)) };
+        let of = if alone { String::new() } else { format!(", {}", seen.label) };
         let round = if seen.phases[name].len() > 1 { ", first round" } else { "" };
+        let [latency, rate] = chart::over_time(first, kind);
+        let title = |what: &str| format!("{name}, {what}{of}{round}");
+        let tag = kind.tag();
+        let over_time = gallery.hang(&title(&format!("{tag} over time")), &latency)
+            + &gallery.hang(&title("requests a second over time"), &rate);
+        let seen_often =
+            gallery.hang(&title(&format!("how often each {tag} latency was seen")), &chart::heat_map(first, kind));
+        let of = escaped(&of);
         let _ = write!(
             text,
-            "<div><h3>{0} over time{of}{round}</h3>{1}</div><div><h3>How often each latency was seen{of}{round}</h3>{2}</div>",
-            kind.tag(),
-            chart::over_time(first, kind),
-            chart::heat_map(first, kind),
+            "<div><h3>{tag} over time{of}{round}</h3>{over_time}</div>\
+             <div><h3>How often each latency was seen{of}{round}</h3>{seen_often}</div>"
         );
     }
     text.push_str("</div>\n");
@@ -349,9 +423,15 @@ mod tests {
     fn a_page_of_one_run_or_two_is_whole_and_needs_nothing_else() {
         let folder = std::env::temp_dir().join(format!("ringmq-page-{}", std::process::id()));
         let (first, second) = (run(&folder, "a"), run(&folder, "b"));
-        let one = html(std::slice::from_ref(&first)).unwrap();
-        let two = html(&[first, second]).unwrap();
+        let one = page(std::slice::from_ref(&first)).unwrap();
+        let two = page(&[first, second]).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
+        for picture in one.pictures.iter().chain(&two.pictures) {
+            assert!(!picture.svg.contains("var(") && picture.svg.contains("#0b63b0"), "{}", picture.svg);
+            assert!(!picture.file_stem.contains([' ', '/', '=']), "{}", picture.file_stem);
+        }
+        assert_eq!(one.pictures.len(), one.text.matches("<svg").count());
+        let (one, two) = (one.text, two.text);
         for page in [&one, &two] {
             for tag in ["div", "table", "svg", "figure", "h2", "tr"] {
                 let (opened, closed) =

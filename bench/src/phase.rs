@@ -1,5 +1,7 @@
 //! A phase: what is asked of one load on one topic. How it is carried out is in [`course`].
 
+mod backlog;
+mod caught_up;
 pub(crate) mod course;
 pub(crate) mod watch;
 
@@ -22,8 +24,12 @@ use crate::template::Extras;
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// Sizes that stand for a range of sizes.
 const SIZES_OF_RANGE: usize = 64;
-/// Payloads taken from a folder; the others are left out.
+/// Payloads taken of those that are given; the others are left out.
 const PAYLOADS_MAX: usize = 4096;
+/// A file that ends so has a payload in each line.
+const LINES_EXTENSION: &str = "jsonl";
+/// Queues of all topics of a phase: each has a frame of its own, and a pull of each group.
+const LANES_MAX: u32 = 1 << 16;
 /// Requests whose due times can be drawn: 256 MiB of them.
 const DRAWN_MAX: f64 = (1 << 25) as f64;
 
@@ -37,6 +43,8 @@ pub(crate) struct Phase {
     pub(crate) sends: Option<Sends>,
     pub(crate) reads: Option<Reads>,
     pub(crate) backlog: Option<Backlog>,
+    /// As official clients do: heartbeats, and commits of offsets.
+    pub(crate) has_duties: bool,
 }
 
 /// Messages that lie in the topic before a phase begins.
@@ -85,11 +93,11 @@ pub(crate) enum Shape {
 pub(crate) enum BodyForm {
     /// Bytes, from the one to the other.
     Sizes { min: u32, max: u32, random_share: f64 },
-    /// A file, or a folder of files, each a payload.
+    /// A file, or a folder of files, each a payload, or one in each line.
     Payloads(PathBuf),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reads {
     pub(crate) connections: u16,
     pub(crate) pull_messages: u16,
@@ -97,6 +105,8 @@ pub(crate) struct Reads {
     pub(crate) groups: u16,
     /// Groups that read the backlog again and again.
     pub(crate) cold_groups: u16,
+    /// Of the messages those that a group sends back once.
+    pub(crate) retry_share: Option<f64>,
 }
 
 impl Phase {
@@ -116,7 +126,13 @@ impl Phase {
         let mut set = |name: &str, value: Value| {
             config.insert(name.to_owned(), value);
         };
+        if self.topic.topics > 1 {
+            set("topics", json!(self.topic.topics));
+        }
         set("queues", json!(self.topic.queues));
+        if self.has_duties {
+            set("client_duties", json!(true));
+        }
         set("wire", json!(format!("{:?}", self.topic.wire).to_lowercase()));
         if let Some(backlog) = &self.backlog {
             set("backlog", json!(backlog.messages));
@@ -140,14 +156,15 @@ impl Phase {
                     }
                 }
             }
-            if sends.extras != Extras::default() {
-                set("extras", json!(format!("{:?}", sends.extras)));
-            }
+            sends.extras.config().into_iter().for_each(|(name, value)| set(name, value));
         }
         if let Some(reads) = self.reads {
             let name = if self.sends.is_some() { "consumer_connections" } else { "connections" };
             set(name, json!(reads.connections));
             set("pull_messages", json!(reads.pull_messages));
+            if let Some(share) = reads.retry_share {
+                set("retry_share", json!(share));
+            }
             for (name, count) in [("groups", reads.groups), ("cold_groups", reads.cold_groups)] {
                 if count != u16::from(name == "groups") {
                     set(name, json!(count));
@@ -165,6 +182,9 @@ impl Phase {
         if self.duration.is_zero() {
             return Err(usage("duration must be more than nothing"));
         }
+        if self.sends.is_none() && self.backlog.is_none() && self.topic.create {
+            return Err(usage("a phase that only consumes needs a backlog"));
+        }
         let Some(sends) = &self.sends else { return Ok(()) };
         if let BodyForm::Sizes { min, max, random_share } = sends.body {
             let allowed = BODY_BYTES_MIN..=BODY_BYTES_MAX;
@@ -181,12 +201,7 @@ impl Phase {
                 return Err(usage(&format!("random_share is {random_share}, a share between 0 and 1")));
             }
         }
-        if sends.extras.delay_ms.is_some() && sends.batch > 1 {
-            return Err(usage("the messages of a batch cannot be delayed: leave out batch or delay"));
-        }
-        if sends.extras.zlib && sends.batch > 1 {
-            return Err(usage("batches are not compressed by any client: leave out batch or compression"));
-        }
+        self.check_kinds(sends)?;
         let Pacing::Rate { rate, shape, .. } = sends.pacing else { return Ok(()) };
         let rate_max = match shape {
             Shape::Ramp { to } => rate.max(to),
@@ -207,6 +222,26 @@ impl Phase {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Kinds of messages that no client or broker has together.
+    fn check_kinds(&self, sends: &Sends) -> Result<(), BenchError> {
+        let Extras { delay_ms, zlib, commit_share, ordered_keys, .. } = sends.extras;
+        let lanes = u32::from(self.topic.topics) * u32::from(self.topic.queues);
+        let (batch, delay, ordered) = (sends.batch > 1, delay_ms.is_some(), ordered_keys.is_some());
+        let half = commit_share.is_some();
+        let has_backlog = self.backlog.is_some();
+        let wrong = [
+            (batch && delay, "the messages of a batch cannot be delayed: leave out batch or delay"),
+            (batch && zlib, "batches are not compressed by any client: leave out batch or compression"),
+            (batch && half, "the messages of a batch cannot be half messages: leave out batch or transactions"),
+            (delay && half, "half messages cannot be delayed: leave out delay or transactions"),
+            (delay && ordered, "delayed messages have no order: leave out delay or ordered_keys"),
+            (half && ordered, "transactions end in any order: leave out transactions or ordered_keys"),
+            (ordered && has_backlog, "the order of a load is not that of a backlog: leave out backlog or ordered_keys"),
+            (lanes > LANES_MAX, "topics times queues are more than the 65,536 that one phase can have"),
+        ];
+        wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, what)| Err(usage(what)))
     }
 }
 
@@ -262,13 +297,20 @@ fn payloads(path: &PathBuf) -> Result<Vec<Blank>, BenchError> {
     let mut bodies = Vec::new();
     for file in files {
         let bytes = std::fs::read(&file).map_err(|error| failed(&file, error))?;
-        if bytes.len() > BODY_BYTES_MAX - BODY_BYTES_MIN {
-            return Err(usage(&format!("{} has {} bytes, too many for a message", file.display(), bytes.len())));
+        let is_of_lines = file.extension().is_some_and(|extension| extension == LINES_EXTENSION);
+        let parts: Vec<&[u8]> = match is_of_lines {
+            true => bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect(),
+            false => vec![&bytes],
+        };
+        for part in parts.into_iter().take(PAYLOADS_MAX - bodies.len()) {
+            if part.len() > BODY_BYTES_MAX - BODY_BYTES_MIN {
+                return Err(usage(&format!("{} has {} bytes, too many for a message", file.display(), part.len())));
+            }
+            bodies.push(Blank::around(part));
         }
-        bodies.push(Blank::around(&bytes));
     }
     if bodies.is_empty() {
-        return Err(usage(&format!("the folder {} has no files to take as payloads", path.display())));
+        return Err(usage(&format!("{} has nothing to take as payloads", path.display())));
     }
     Ok(bodies)
 }

@@ -12,7 +12,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::BenchError;
-use crate::phase::Phase;
+use crate::phase::{Phase, usage};
+use crate::target::TopicForm;
 use key::{Key, Raw, Scalar};
 use settings::{Setting, Settings, means_something};
 use source::{PlanError, Source, nearest};
@@ -21,7 +22,7 @@ use source::{PlanError, Source, nearest};
 const ROUNDS_MAX: i64 = 1000;
 
 /// Plans that come with the program.
-const SCENARIOS: [(&str, &str); 12] = [
+const SCENARIOS: [(&str, &str); 15] = [
     ("quick", include_str!("../scenarios/quick.toml")),
     ("saturation", include_str!("../scenarios/saturation.toml")),
     ("latency-ladder", include_str!("../scenarios/latency-ladder.toml")),
@@ -34,6 +35,9 @@ const SCENARIOS: [(&str, &str); 12] = [
     ("batch", include_str!("../scenarios/batch.toml")),
     ("failover", include_str!("../scenarios/failover.toml")),
     ("soak", include_str!("../scenarios/soak.toml")),
+    ("message-kinds", include_str!("../scenarios/message-kinds.toml")),
+    ("peer-async", include_str!("../scenarios/peer-async.toml")),
+    ("peer-sync", include_str!("../scenarios/peer-sync.toml")),
 ];
 
 #[derive(Clone, Debug)]
@@ -75,11 +79,11 @@ impl Plan {
     fn read(source: &Source, base: &Path, overrides: &[String]) -> Result<Plan, BenchError> {
         let is_workload = source.name.ends_with(".yaml") || source.name.ends_with(".yml");
         let tables = if is_workload { workload_tables(source)? } else { Tables::read(source)? };
-        let overrides = overrides_of(overrides)?;
+        let overrides = settings_of("--set ", overrides)?;
         let mut phases = Vec::new();
         for (name, settings) in &tables.phases {
             let settings = overrides.fitting(&settings.kinds()).with_defaults(settings);
-            let made = settings.phases(name, base);
+            let made = settings.phases(name, base, &TopicForm::own());
             phases.extend(made.map_err(|error| wrong_phase(source, name, error))?);
         }
         let Tables { name, about, rounds, .. } = tables;
@@ -108,6 +112,25 @@ impl Plan {
     }
 }
 
+/// The phase of a single command, or phases where something is swept. `options` are `key=value` as well.
+///
+/// # Errors
+/// What is wrong with which of them.
+pub(crate) fn single(
+    kind: &'static str,
+    options: &[String],
+    overrides: &[String],
+    topic: &TopicForm,
+) -> Result<Vec<Phase>, BenchError> {
+    let asked = settings_of("--set ", overrides)?;
+    if let Some(key) = asked.keys().find(|key| key.name == "kind" || !means_something(key, kind)) {
+        return Err(usage(&format!("--set {}: that means nothing to `bench {kind}`", key.name)));
+    }
+    let kind_is = settings_of("", &[format!("kind={kind}")])?;
+    let settings = asked.with_defaults(&settings_of("--", options)?).with_defaults(&kind_is);
+    settings.phases(kind, Path::new(""), topic)
+}
+
 fn no_plan(wanted: &str, error: &std::io::Error) -> BenchError {
     let names = || SCENARIOS.iter().map(|(name, _)| *name);
     let hint = match nearest(wanted, names()) {
@@ -133,10 +156,11 @@ fn workload_tables(source: &Source) -> Result<Tables, BenchError> {
     Ok(Tables { name: name.clone(), about, rounds: 1, phases: vec![(name, workload.settings)] })
 }
 
-fn overrides_of(overrides: &[String]) -> Result<Settings, BenchError> {
+/// Of `key=value` each. What is wrong is told of it with `prefix` before it.
+fn settings_of(prefix: &str, texts: &[String]) -> Result<Settings, BenchError> {
     let mut settings = Settings::default();
-    for text in overrides {
-        let wrong = |(what, hint)| BenchError::Plan(PlanError::of(&format!("--set {text}"), what, hint));
+    for text in texts {
+        let wrong = |(what, hint)| BenchError::Plan(PlanError::of(&format!("{prefix}{text}"), what, hint));
         let (name, values) = text.split_once('=').ok_or_else(|| {
             wrong(("this is no setting".to_owned(), "--set KEY=VALUE, or KEY=VALUE,VALUE,…".to_owned()))
         })?;

@@ -1,46 +1,60 @@
-//! Pulls: one in flight for each queue, every message checked where it lies in the answer.
+//! Pulls: one in flight for each lane, every message checked where it lies in the answer.
 
+mod arrival;
+
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use client::{Body, body_of};
 use remoting::code::{RequestCode, ResponseCode};
 use remoting::command::{Command, HeaderEncoding};
 use remoting::header::pull::{PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND, PullMessage};
-use remoting::record::{RecordView, Records, body_crc};
+use remoting::name::retry_topic;
 use remoting::subscription::EXPRESSION_TAG;
 use remoting::text::Text;
 
 use crate::clock::RunClock;
+use crate::duties::{Commit, DUTY_OPAQUE, Duties, Member, consumer_heartbeat};
 use crate::error::BenchError;
-use crate::payload::{self, Content};
+use crate::order::OrderCheck;
 use crate::record::{Kind, Recorder, Shelf};
 use crate::reply::{self, Reply};
 use crate::tally::Errors;
-use crate::target::Target;
+use crate::target::{Lanes, Target};
 use crate::wire::{Frames, Link};
 
-/// The opaque of the pull of queue 0.
+/// The opaque of the pull of lane 0.
 const OPAQUE_MIN: i32 = 1_000_000_000;
 /// A pause before a pull that was refused is tried again.
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
 /// How long the broker may hold a pull at the tail.
 const SUSPEND_MS: i64 = 15_000;
+/// Messages that are sent back come again after the shortest of the broker's delays.
+const RETRY_LEVEL: i32 = 1;
+pub(crate) const RETRY_DELAY_NS: u64 = 1_000_000_000;
 
 /// What the pulls of a run have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct PullForm {
     pub(crate) encoding: HeaderEncoding,
     pub(crate) group: Text,
-    pub(crate) topic: Text,
+    pub(crate) lanes: Lanes,
     pub(crate) count_max: u16,
     pub(crate) end: AtEnd,
     /// How long after it was due a message shall arrive; only what it is later counts.
     pub(crate) delay_ns: u64,
+    /// Of an ordered load.
+    pub(crate) order: Option<OrderCheck>,
+    /// Of half messages those that are committed; the others must not arrive.
+    pub(crate) commit_share: Option<f64>,
+    /// As official clients do: heartbeats and commits.
+    pub(crate) has_duties: bool,
+    /// Of the messages those that are sent back once.
+    pub(crate) retry_share: Option<f64>,
 }
 
 /// What a consumer does at the end of its queues.
@@ -55,14 +69,25 @@ pub(crate) enum AtEnd {
 }
 
 impl PullForm {
-    fn write(&self, queue_id: i32, offset: i64, out: &mut BytesMut) {
+    /// Where messages come again that were sent back.
+    pub(crate) fn retry_topic(&self) -> Text {
+        Text::from(retry_topic(&self.group))
+    }
+
+    /// What the member `index` of the group says of itself.
+    pub(crate) fn heartbeat(&self, index: usize) -> Command {
+        let topics = self.lanes.topics.iter().cloned().chain([self.retry_topic()]);
+        consumer_heartbeat(format!("{}@{index}", self.group), &self.group, topics)
+    }
+
+    fn write(&self, queue: &PullQueue, out: &mut BytesMut) {
         let at_tail = self.end == AtEnd::Waits;
         let suspend = if at_tail { PULL_FLAG_SUSPEND } else { 0 };
         let header = PullMessage {
             consumer_group: self.group.clone(),
-            topic: self.topic.clone(),
-            queue_id,
-            queue_offset: offset,
+            topic: queue.topic.clone(),
+            queue_id: queue.queue_id,
+            queue_offset: queue.next_offset,
             message_count_max: self.count_max.into(),
             sys_flag: PULL_FLAG_SUBSCRIPTION | suspend,
             commit_offset: 0,
@@ -73,7 +98,7 @@ impl PullForm {
             message_bytes_max: None,
         };
         let mut command = Command::request(RequestCode::PULL_MESSAGE, header.to_fields());
-        (command.opaque, command.encoding) = (OPAQUE_MIN + queue_id, self.encoding);
+        (command.opaque, command.encoding) = (OPAQUE_MIN + queue.lane as i32, self.encoding);
         command.encode(out);
     }
 }
@@ -88,6 +113,12 @@ pub(crate) struct MessageFaults {
     pub(crate) damaged: u64,
     /// Answers that end in something that is no record, or answers that cannot be read.
     pub(crate) unreadable: u64,
+    /// Messages that came before an earlier one of their key, or out of another queue than their key's.
+    pub(crate) order_breaks: u64,
+    /// Half messages that were rolled back and arrived all the same.
+    pub(crate) rolled_back: u64,
+    /// Messages in the retry topic that nobody sent back, or that came twice.
+    pub(crate) retries_strange: u64,
 }
 
 /// What came of the pulls of a run, but for their times.
@@ -103,6 +134,9 @@ pub(crate) struct PullTally {
     pub(crate) connections_lost: u64,
     /// How often [`AtEnd::Repeats`] began again with a queue.
     pub(crate) repeats: u64,
+    /// Messages that were sent back, and those of them that came again.
+    pub(crate) sent_back: u64,
+    pub(crate) came_again: u64,
 }
 
 impl PullTally {
@@ -116,18 +150,29 @@ impl PullTally {
         self.faults.wrong_queue += other.faults.wrong_queue;
         self.faults.damaged += other.faults.damaged;
         self.faults.unreadable += other.faults.unreadable;
+        self.faults.order_breaks += other.faults.order_breaks;
+        self.faults.rolled_back += other.faults.rolled_back;
+        self.faults.retries_strange += other.faults.retries_strange;
         self.errors.merge(other.errors);
         self.last_arrival_ns = self.last_arrival_ns.max(other.last_arrival_ns);
         self.connections_lost += other.connections_lost;
         self.repeats += other.repeats;
+        self.sent_back += other.sent_back;
+        self.came_again += other.came_again;
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct PullQueue {
+    topic: Text,
     queue_id: i32,
+    /// Among all of the group; that of the retry topic is the last.
+    lane: usize,
+    is_retry: bool,
     start: i64,
     next_offset: i64,
+    /// The same for whoever commits it.
+    consumed: Arc<AtomicI64>,
     /// Where a catch-up ends.
     limit: Option<i64>,
     asked_ns: u64,
@@ -145,6 +190,8 @@ impl PullQueue {
 struct Shared {
     messages: AtomicU64,
     links_busy: AtomicUsize,
+    /// Messages that were sent back and did not come again yet, and when that was.
+    sent_back: Mutex<HashMap<u64, u64>>,
 }
 
 /// The pulls of one connection, on a thread of their own.
@@ -153,7 +200,8 @@ struct Puller {
     shared: Arc<Shared>,
     clock: RunClock,
     form: PullForm,
-    /// Every `connections`th queue of the topic.
+    order: Option<OrderCheck>,
+    /// Every `connections`th lane.
     queues: Vec<PullQueue>,
     connections: usize,
     out: BytesMut,
@@ -184,7 +232,7 @@ impl Puller {
         }
         if !queue.is_through() {
             queue.asked_ns = self.clock.now_ns();
-            self.form.write(queue.queue_id, queue.next_offset, &mut self.out);
+            self.form.write(queue, &mut self.out);
         }
     }
 
@@ -201,6 +249,7 @@ impl Puller {
                 let next_offset = self.records(place, &frame[reply.body_at..], arrived_ns);
                 let queue = &mut self.queues[place];
                 queue.next_offset = next_offset;
+                queue.consumed.store(next_offset, Ordering::Relaxed);
                 self.tally.faults.offset_jumps += u64::from(reply.next_begin_offset != Some(next_offset));
             }
             ResponseCode::PULL_NOT_FOUND | ResponseCode::PULL_RETRY_IMMEDIATELY => {
@@ -217,49 +266,11 @@ impl Puller {
         self.ask(place);
     }
 
-    /// Checks the records of an answer's body; returns the offset behind the last good one.
-    fn records(&mut self, place: usize, body: &[u8], arrived_ns: u64) -> i64 {
-        let PullQueue { queue_id, mut next_offset, .. } = self.queues[place];
-        for record in Records::new(body) {
-            let Ok(record) = record else {
-                self.tally.faults.unreadable += 1;
-                break;
-            };
-            let offset = record.queue_offset().0 as i64;
-            self.tally.faults.offset_jumps += u64::from(offset != next_offset);
-            self.tally.faults.wrong_queue += u64::from(record.queue_id().0 as i32 != queue_id);
-            next_offset = offset + 1;
-            self.record(&record, arrived_ns);
-        }
-        next_offset
-    }
-
-    fn record(&mut self, record: &RecordView<'_>, arrived_ns: u64) {
-        let body = record.body();
-        self.tally.messages += 1;
-        self.tally.body_bytes += body.len() as u64;
-        self.recorder.counts.pulled += u64::from(arrived_ns >= self.span_ns.start);
-        let content = match body_of(record) {
-            Body::Plain(plain) => payload::read(&plain),
-            Body::Packed { .. } | Body::Damaged { .. } => Content::Damaged,
-        };
-        match content {
-            Content::Ours(stamp) if body_crc(body) == record.body_crc() => {
-                if self.span_ns.contains(&stamp.due_ns) && self.form.end == AtEnd::Waits {
-                    let due_ns = stamp.due_ns + self.form.delay_ns;
-                    self.recorder.record(Kind::EndToEnd, arrived_ns.saturating_sub(due_ns));
-                }
-            }
-            Content::Foreign if body_crc(body) == record.body_crc() => {}
-            _ => self.tally.faults.damaged += 1,
-        }
-    }
-
     /// Where a queue stands among those of this connection.
     fn place_of(&self, opaque: i32) -> Option<usize> {
-        let queue_id = opaque.checked_sub(OPAQUE_MIN)?;
-        let place = usize::try_from(queue_id).ok()? / self.connections;
-        (self.queues.get(place)?.queue_id == queue_id).then_some(place)
+        let lane = usize::try_from(opaque.checked_sub(OPAQUE_MIN)?).ok()?;
+        let place = lane / self.connections;
+        (self.queues.get(place)?.lane == lane).then_some(place)
     }
 }
 
@@ -269,8 +280,14 @@ impl Frames for Puller {
             self.tally.faults.unreadable += 1;
             return;
         };
-        if !reply.is_response {
-            return; // Something that the server tells its consumers.
+        if !reply.is_response || reply.opaque == DUTY_OPAQUE {
+            return; // Something that the server tells its consumers, or its word on a heartbeat.
+        }
+        if reply.opaque < 0 {
+            if reply.code != ResponseCode::SUCCESS.0 {
+                self.tally.errors.add(reply.code, frame);
+            }
+            return; // Of a message that was sent back.
         }
         match self.place_of(reply.opaque) {
             Some(place) => self.answer(place, &reply, frame, arrived_ns),
@@ -309,36 +326,40 @@ impl Frames for Puller {
     }
 }
 
-/// All pulls of a run.
+/// All pulls of a group.
 pub(crate) struct RunningPulls {
+    pub(crate) group: Text,
     links: Vec<Arc<Link>>,
     threads: Vec<JoinHandle<PullTally>>,
     shared: Arc<Shared>,
+    /// Of each lane, behind the last message that was consumed.
+    consumed: Vec<Arc<AtomicI64>>,
+    duties: Option<Duties>,
+}
+
+/// From where each lane is pulled, and to where if there is an end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PullBounds<'a> {
+    pub(crate) starts: &'a [i64],
+    pub(crate) limits: Option<&'a [i64]>,
 }
 
 impl RunningPulls {
-    /// Opens the connections and starts to pull each queue from `starts` on, to `limits` if there are any.
+    /// Opens the connections and starts to pull.
     pub(crate) fn start(
         target: &Target,
         form: &PullForm,
         connections: u16,
-        starts: &[i64],
-        limits: Option<&[i64]>,
+        bounds: PullBounds<'_>,
         shelf: &Arc<Shelf>,
         clock: RunClock,
     ) -> Result<RunningPulls, BenchError> {
-        let connections = connections.min(target.queues);
+        let connections = target.lanes.count().min(connections.into()) as u16;
         let links = Link::open_all(target.broker, connections)?;
-        let shared = Arc::new(Shared { messages: AtomicU64::new(0), links_busy: AtomicUsize::new(links.len()) });
-        let queue = |(index, start): (usize, &i64)| PullQueue {
-            queue_id: index as i32,
-            start: *start,
-            next_offset: *start,
-            limit: limits.map(|limits| limits[index]),
-            asked_ns: 0,
-            refused: false,
-        };
-        let queues: Vec<PullQueue> = starts.iter().enumerate().map(queue).collect();
+        let (messages, links_busy) = (AtomicU64::new(0), AtomicUsize::new(links.len()));
+        let shared = Arc::new(Shared { messages, links_busy, sent_back: Mutex::default() });
+        let queues = form.queues(bounds);
+        let share = |index: usize| queues.iter().skip(index).step_by(links.len()).cloned().collect::<Vec<_>>();
         let mut threads = Vec::new();
         for (index, link) in links.iter().enumerate() {
             let puller = Puller {
@@ -346,7 +367,8 @@ impl RunningPulls {
                 shared: shared.clone(),
                 clock,
                 form: form.clone(),
-                queues: queues.iter().skip(index).step_by(links.len()).copied().collect(),
+                order: form.order.clone(),
+                queues: share(index),
                 connections: links.len(),
                 out: BytesMut::new(),
                 tally: PullTally::default(),
@@ -357,11 +379,23 @@ impl RunningPulls {
             let thread = runtime::core::thread(&format!("pulls-{index}"), move || puller.run());
             threads.push(thread.map_err(BenchError::Executor)?);
         }
-        Ok(RunningPulls { links, threads, shared })
+        let members = links.iter().enumerate().map(|(index, link)| Member {
+            link: link.clone(),
+            heartbeat: form.heartbeat(index),
+            commits: share(index).iter().map(|queue| form.commit(queue)).collect(),
+        });
+        let duties = form.has_duties.then(|| Duties::start(members.collect(), clock)).transpose()?;
+        let consumed = queues.iter().take(form.lanes.count()).map(|queue| queue.consumed.clone()).collect();
+        Ok(RunningPulls { group: form.group.clone(), links, threads, shared, consumed, duties })
     }
 
     pub(crate) fn message_count(&self) -> u64 {
         self.shared.messages.load(Ordering::Relaxed)
+    }
+
+    /// Messages that were sent back and did not come again yet.
+    pub(crate) fn retries_open(&self) -> u64 {
+        self.shared.sent_back.lock().expect("no holder panics").len() as u64
     }
 
     /// All queues are through, or no connection is left.
@@ -369,13 +403,69 @@ impl RunningPulls {
         self.shared.links_busy.load(Ordering::Relaxed) == 0
     }
 
+    /// Has the last offsets committed, and tells which they are; `None` when nobody commits.
+    pub(crate) fn commit(&mut self) -> Option<Vec<i64>> {
+        self.duties.take()?.finish();
+        Some(self.consumed.iter().map(|offset| offset.load(Ordering::Relaxed)).collect())
+    }
+
     /// Ends all connections and adds up what came of all pulls.
     pub(crate) fn finish(self) -> PullTally {
+        if let Some(duties) = self.duties {
+            duties.finish();
+        }
         self.links.iter().for_each(|link| link.close());
         let mut tally = PullTally::default();
         for thread in self.threads {
             tally.merge(thread.join().expect("a thread that panics ends the process"));
         }
         tally
+    }
+}
+
+impl PullForm {
+    /// All lanes, and behind them that of the retry topic if anything is sent back.
+    fn queues(&self, bounds: PullBounds<'_>) -> Vec<PullQueue> {
+        let queue = |(lane, start): (usize, &i64)| PullQueue {
+            topic: self.lanes.topic(lane).clone(),
+            queue_id: self.lanes.queue_id(lane),
+            lane,
+            is_retry: false,
+            start: *start,
+            next_offset: *start,
+            consumed: Arc::new(AtomicI64::new(*start)),
+            limit: bounds.limits.map(|limits| limits[lane]),
+            asked_ns: 0,
+            refused: false,
+        };
+        let mut queues: Vec<PullQueue> = bounds.starts.iter().enumerate().map(queue).collect();
+        if self.retry_share.is_some() {
+            let lane = queues.len();
+            let retry = PullQueue {
+                topic: self.retry_topic(),
+                queue_id: 0,
+                lane,
+                is_retry: true,
+                start: 0,
+                next_offset: 0,
+                consumed: Arc::default(),
+                limit: None,
+                asked_ns: 0,
+                refused: false,
+            };
+            queues.push(retry);
+        }
+        queues
+    }
+
+    fn commit(&self, queue: &PullQueue) -> Commit {
+        Commit {
+            group: self.group.clone(),
+            topic: queue.topic.clone(),
+            queue_id: queue.queue_id,
+            encoding: self.encoding,
+            offset: queue.consumed.clone(),
+            committed: queue.start,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Waits until a starting broker stores a message: the start as a producer sees it.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,20 +25,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 const OPAQUE: i32 = 1_000_000_000;
 
 pub(crate) fn run(args: &ReadyArgs) -> Result<Outcome, BenchError> {
-    let clock = RunClock::start();
-    let limit_ns = nanoseconds(Duration::from_secs(args.time_max));
-    loop {
-        let failed = match attempt(args, clock) {
-            Ok(()) => break,
-            Err(failed) => failed,
-        };
-        if clock.now_ns() >= limit_ns {
-            let broker = args.broker.to_string();
-            return Err(BenchError::NotReady { broker, seconds: args.time_max, last: failed });
-        }
-        clock.sleep(RETRY_PAUSE);
-    }
-    let waited_ms = clock.now_ns() / 1_000_000;
+    let waited_ms = wait(args.broker, Duration::from_secs(args.time_max))?;
     let since_ms = args.since_ms.map(|since_ms| runtime::clock::now_ms().0.saturating_sub(since_ms));
     eprintln!("{} stores messages after {} ms", args.broker, since_ms.unwrap_or(waited_ms));
     let line = json!({"mode": "ready", "target": args.broker.to_string(), "ready_ms": since_ms.unwrap_or(waited_ms)});
@@ -46,18 +34,37 @@ pub(crate) fn run(args: &ReadyArgs) -> Result<Outcome, BenchError> {
     Ok(Outcome::Clean)
 }
 
+/// Waits until a broker stores a message, and tells how long that took, in milliseconds.
+///
+/// # Errors
+/// When it does not within that time.
+pub(crate) fn wait(broker: SocketAddr, time_max: Duration) -> Result<u64, BenchError> {
+    let clock = RunClock::start();
+    loop {
+        let failed = match attempt(broker, clock) {
+            Ok(()) => return Ok(clock.now_ns() / 1_000_000),
+            Err(failed) => failed,
+        };
+        if clock.now_ns() >= nanoseconds(time_max) {
+            let (broker, seconds) = (broker.to_string(), time_max.as_secs());
+            return Err(BenchError::NotReady { broker, seconds, last: failed });
+        }
+        clock.sleep(RETRY_PAUSE);
+    }
+}
+
 /// Makes a topic and sends one message to it.
-fn attempt(args: &ReadyArgs, clock: RunClock) -> Result<(), String> {
+fn attempt(broker: SocketAddr, clock: RunClock) -> Result<(), String> {
     // Whether anything listens is cheaper to ask than whether a topic can be made.
-    let link = Link::open(args.broker).map_err(|error| error.to_string())?;
-    let sent = send_one(args, &link, clock);
+    let link = Link::open(broker).map_err(|error| error.to_string())?;
+    let sent = send_one(broker, &link, clock);
     link.close();
     sent
 }
 
-fn send_one(args: &ReadyArgs, link: &Arc<Link>, clock: RunClock) -> Result<(), String> {
-    let target = TargetArgs { broker: args.broker, server_pid: None, label: String::new(), target: None };
-    let topic = TopicForm { name: None, queues: 1, wire: Wire::Json, create: true, check_offsets: false };
+fn send_one(broker: SocketAddr, link: &Arc<Link>, clock: RunClock) -> Result<(), String> {
+    let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None };
+    let topic = TopicForm { name: None, topics: 1, queues: 1, wire: Wire::Json, create: true, check_offsets: false };
     let target = Target::prepare(&target, &topic).map_err(|error| error.to_string())?;
     let blank = payload::blank(BODY_BYTES_MIN, 1.0, &mut Random::new(target.run));
     let templates = Templates::new(&target.send_form(vec![blank]), 1);

@@ -20,8 +20,14 @@ pub(crate) enum Kind {
     Send,
     /// From when a message was due to when it was sent, where only the generator was late.
     SendLag,
+    /// From when a half message was due until its end was answered.
+    Transaction,
     /// From when a message was due to its arrival at a consumer.
     EndToEnd,
+    /// Of a message that was delayed: how much later than its time it arrived.
+    Late,
+    /// Of a message that a consumer sent back: how much later than its time it came again.
+    Retry,
     /// Of a pull that found something, from request to answer.
     Pull,
     /// How much longer a thread slept than it asked for.
@@ -29,10 +35,19 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 5] = [Kind::Send, Kind::SendLag, Kind::EndToEnd, Kind::Pull, Kind::Hiccup];
+    pub(crate) const ALL: [Kind; 8] = [
+        Kind::Send,
+        Kind::SendLag,
+        Kind::Transaction,
+        Kind::EndToEnd,
+        Kind::Late,
+        Kind::Retry,
+        Kind::Pull,
+        Kind::Hiccup,
+    ];
 
     /// What a phase is looked at for, the most telling first.
-    const TELLING: [Kind; 3] = [Kind::EndToEnd, Kind::Send, Kind::Pull];
+    const TELLING: [Kind; 5] = [Kind::Late, Kind::EndToEnd, Kind::Transaction, Kind::Send, Kind::Pull];
 
     /// The most telling of those that were seen.
     pub(crate) fn most_telling(is_seen: impl Fn(Kind) -> bool) -> Option<Kind> {
@@ -43,9 +58,26 @@ impl Kind {
         match self {
             Kind::Send => "send",
             Kind::SendLag => "send-lag",
+            Kind::Transaction => "transaction",
             Kind::EndToEnd => "end-to-end",
+            Kind::Late => "late",
+            Kind::Retry => "retry",
             Kind::Pull => "pull",
             Kind::Hiccup => "hiccup",
+        }
+    }
+
+    /// The figure that has its percentiles.
+    pub(crate) fn figure(self) -> &'static str {
+        match self {
+            Kind::Send => "latency_us",
+            Kind::SendLag => "send_lag_us",
+            Kind::Transaction => "transaction_us",
+            Kind::EndToEnd => "end_to_end_us",
+            Kind::Late => "late_us",
+            Kind::Retry => "retry_us",
+            Kind::Pull => "pull_us",
+            Kind::Hiccup => "hiccup_us",
         }
     }
 }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::ops::Range;
 
-use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::TargetArgs;
@@ -34,18 +33,19 @@ const OTHER_CORES_MAX: f64 = 0.5;
 pub enum Outcome {
     /// Everything was answered as it should.
     Clean,
-    /// Some messages were refused, lost, or not what they should be; look at them before using the figures.
-    Faulty,
     /// The generator could not keep up with its own plan: the figures are of the generator, not of the broker.
     Void,
+    /// Done in part: messages were refused, lost, or not what they should be, the run ended before its time, or results
+    /// could not be written. That holds for a void run as well, so it is the worst.
+    Partial,
 }
 
 impl Outcome {
-    /// 0 clean; 5 some messages failed; 6 this host cannot generate the load.
+    /// 0 clean; 5 done in part; 6 this host cannot generate the load.
     pub fn exit_code(self) -> u8 {
         match self {
             Outcome::Clean => 0,
-            Outcome::Faulty => 5,
+            Outcome::Partial => 5,
             Outcome::Void => 6,
         }
     }
@@ -60,6 +60,8 @@ pub(crate) struct SendFigures<'a> {
     /// Of an open loop: messages due in the span.
     pub(crate) due: Option<u64>,
     pub(crate) body_bytes_mean: f64,
+    /// They are half messages.
+    pub(crate) is_transactional: bool,
     /// The run ended with its last message, before its time.
     pub(crate) ended_early: bool,
 }
@@ -70,6 +72,8 @@ pub(crate) struct PullFigures<'a> {
     pub(crate) total: &'a Gathered,
     /// Messages that there were to get.
     pub(crate) wanted: u64,
+    /// Where consumers commit: queues whose offset the target does not have.
+    pub(crate) commits_missing: Option<u64>,
 }
 
 /// A run's figures, as they are gathered.
@@ -89,7 +93,7 @@ impl Report {
     pub(crate) fn new(args: &TargetArgs, phase: &Phase, target: &Target) -> Report {
         let mut config = phase.config();
         config.insert("broker".to_owned(), json!(target.broker.to_string()));
-        config.insert("topic".to_owned(), json!(target.topic.as_str()));
+        config.insert("topic".to_owned(), json!(target.lanes.topics[0].as_str()));
         Report {
             label: if args.label.is_empty() { phase.name.clone() } else { args.label.clone() },
             mode: phase.mode(),
@@ -124,7 +128,12 @@ impl Report {
         self.figure("messages", tally.stored_in_span);
         self.figure("messages_per_s", rounded(per_second, 1));
         self.figure("mb_per_s", rounded(per_second * sends.body_bytes_mean / 1e6, 2));
-        self.times("latency_us", sends.total.times(Kind::Send));
+        self.times(Kind::Send, sends.total);
+        if sends.is_transactional {
+            self.times(Kind::Transaction, sends.total);
+            self.figure("committed", tally.committed);
+            self.figure("rolled_back", tally.rolled_back);
+        }
         if let Some(due) = sends.due {
             self.open_loop(sends, due, seconds);
         }
@@ -152,7 +161,7 @@ impl Report {
         self.figure("rate_asked", rounded(a_second(due), 1));
         self.figure("rate_sent", rounded(a_second(tally.sent_in_span.min(due)), 1));
         let lag = sends.total.times(Kind::SendLag);
-        self.times("send_lag_us", lag);
+        self.times(Kind::SendLag, sends.total);
         // Sends held back by unanswered ones are the broker's doing: they stay due and count in the latency.
         self.figure("held_back", tally.held_back);
         let share = tally.sent_in_span as f64 / due.max(1) as f64;
@@ -173,14 +182,16 @@ impl Report {
         self.figure("messages", tally.messages);
         self.figure("messages_per_s", rounded(per_second, 1));
         self.figure("mb_per_s", rounded(tally.body_bytes as f64 / 1e6 / seconds.max(1e-9), 2));
-        self.times("pull_us", pulls.total.times(Kind::Pull));
+        self.times(Kind::Pull, pulls.total);
         self.pulls(pulls);
         self.errors(&tally.errors);
         self.fault("connections_lost", tally.connections_lost);
     }
 
     pub(crate) fn tail(&mut self, pulls: &PullFigures<'_>) {
-        self.times("end_to_end_us", pulls.total.times(Kind::EndToEnd));
+        // Messages that were delayed have a time of their own kind.
+        let is_late = !pulls.total.times(Kind::Late).is_empty();
+        self.times(if is_late { Kind::Late } else { Kind::EndToEnd }, pulls.total);
         self.figure("messages_consumed", pulls.tally.messages);
         self.pulls(pulls);
         self.fault("pull_errors", pulls.tally.errors.total());
@@ -208,6 +219,17 @@ impl Report {
         self.fault("wrong_queue", tally.faults.wrong_queue);
         self.fault("damaged_bodies", tally.faults.damaged);
         self.fault("unreadable_pulls", tally.faults.unreadable);
+        self.fault("order_breaks", tally.faults.order_breaks);
+        self.fault("rolled_back_arrived", tally.faults.rolled_back);
+        if tally.sent_back > 0 {
+            self.times(Kind::Retry, pulls.total);
+            self.figure("sent_back", tally.sent_back);
+            self.fault("retries_missing", tally.sent_back.saturating_sub(tally.came_again));
+            self.fault("retries_strange", tally.faults.retries_strange);
+        }
+        if let Some(commits_missing) = pulls.commits_missing {
+            self.fault("commits_missing", commits_missing);
+        }
     }
 
     fn errors(&mut self, errors: &Errors) {
@@ -234,7 +256,7 @@ impl Report {
         self.figure("other_cores", rounded(usage.other_cores, 2));
         self.figure("steal_cores", rounded(usage.steal_cores, 2));
         let hiccups = total.times(Kind::Hiccup);
-        self.times("hiccup_us", hiccups);
+        self.times(Kind::Hiccup, total);
         let hiccup_us = hiccups.value_at_quantile(0.999) as f64 / 1e3;
         if hiccup_us > HICCUP_P99_9_US_MAX {
             self.warnings.push(format!(
@@ -260,7 +282,8 @@ impl Report {
     }
 
     /// Quantiles of times, in microseconds.
-    fn times(&mut self, name: &str, times: &Histogram<u64>) {
+    fn times(&mut self, kind: Kind, gathered: &Gathered) {
+        let times = gathered.times(kind);
         let us = |ns: u64| rounded(ns as f64 / 1e3, 1);
         let mut values = Map::new();
         for (quantile, share) in QUANTILES {
@@ -268,15 +291,11 @@ impl Report {
         }
         values.insert("max".to_owned(), us(times.max()));
         values.insert("count".to_owned(), json!(times.len()));
-        self.figure(name, values);
+        self.figure(kind.figure(), values);
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
-        match (self.void.is_empty(), self.faults.is_empty()) {
-            (false, _) => Outcome::Void,
-            (true, false) => Outcome::Faulty,
-            (true, true) => Outcome::Clean,
-        }
+        outcome(&self.faults, &self.void)
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -333,6 +352,14 @@ impl Report {
     }
 }
 
+fn outcome<T>(faults: &[T], void: &[T]) -> Outcome {
+    match (faults.is_empty(), void.is_empty()) {
+        (false, _) => Outcome::Partial,
+        (true, false) => Outcome::Void,
+        (true, true) => Outcome::Clean,
+    }
+}
+
 fn rounded(value: f64, digits: i32) -> Value {
     let factor = 10_f64.powi(digits);
     json!((value * factor).round() / factor)
@@ -347,5 +374,25 @@ fn plain(value: &Value) -> String {
             if members.is_empty() { "-".to_owned() } else { members.join("  ") }
         }
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_was_lost_is_worse_than_a_generator_that_was_late() {
+        let worst = [Outcome::Partial, Outcome::Clean, Outcome::Void].into_iter().max();
+        assert_eq!(worst.map(Outcome::exit_code), Some(5));
+        assert_eq!(Outcome::Clean.max(Outcome::Void).exit_code(), 6);
+        for (faults, void, expected) in [
+            (&["lost: 1"][..], &["late"][..], Outcome::Partial),
+            (&["lost: 1"], &[], Outcome::Partial),
+            (&[], &["late"], Outcome::Void),
+            (&[], &[], Outcome::Clean),
+        ] {
+            assert_eq!(outcome(faults, void), expected, "{faults:?} {void:?}");
+        }
     }
 }

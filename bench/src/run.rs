@@ -12,12 +12,13 @@ use crate::error::BenchError;
 use crate::folder::Folder;
 use crate::folder::stored::StoredRun;
 use crate::host;
+use crate::identity::Identity;
 use crate::live::Live;
+use crate::outage::Outage;
 use crate::page;
 use crate::phase::Phase;
 use crate::phase::course::{self, Measured};
 use crate::report::Outcome;
-use crate::target::Identity;
 
 const REPORT_FILE: &str = "report.html";
 
@@ -34,6 +35,8 @@ pub(crate) struct Run<'a> {
     pub(crate) target: &'a TargetArgs,
     pub(crate) seed: u64,
     pub(crate) live: bool,
+    /// What takes the target away and brings it back, in each phase.
+    pub(crate) outage: Option<&'a str>,
 }
 
 /// A run that goes on.
@@ -42,42 +45,56 @@ pub(crate) struct Active<'a> {
     folder: Option<(PathBuf, Folder)>,
     desk: Desk,
     outcome: Outcome,
+    /// Phases that have figures.
+    measured: usize,
 }
 
 impl<'a> Run<'a> {
-    /// Carries all rounds out. `shown` is called with what came of each phase.
+    /// Carries all rounds out. `shown` is called with what came of each phase. A run that ends before its time has what it
+    /// measured until then, and is done in part.
     ///
     /// # Errors
-    /// When a phase does not come about. The folder has the phases before it, and the cause.
+    /// When no phase comes about at all.
     pub(crate) fn carry_out(
         &self,
         out: Option<&Path>,
         stop: &Arc<StopSignal>,
         shown: Shown<'_>,
     ) -> Result<Outcome, BenchError> {
-        let mut active = self.begin(out, stop)?;
+        self.check()?;
+        let mut active = self.begin(out, stop, &Identity::of(self.target.broker)?)?;
         let came = (1..=self.rounds).try_for_each(|round| active.round(round, shown));
-        let outcome = active.finish(cause_of(&came).as_deref());
-        came.map(|()| outcome)
+        let ended = active.finish(came.as_ref().err());
+        came.map_or_else(|error| ended.ok_or(error), |()| Ok(ended.unwrap_or(Outcome::Partial)))
     }
 
-    /// Makes the folder.
+    /// # Errors
+    /// When a phase cannot be carried out at all.
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        self.phases.iter().try_for_each(Phase::check)
+    }
+
+    /// Makes the folder, for a target that is there.
     ///
     /// # Errors
-    /// When a phase cannot be carried out at all, or the folder cannot be made.
-    pub(crate) fn begin(&'a self, out: Option<&Path>, stop: &Arc<StopSignal>) -> Result<Active<'a>, BenchError> {
-        self.phases.iter().try_for_each(Phase::check)?;
+    /// When the folder cannot be made.
+    pub(crate) fn begin(
+        &'a self,
+        out: Option<&Path>,
+        stop: &Arc<StopSignal>,
+        identity: &Identity,
+    ) -> Result<Active<'a>, BenchError> {
         let folder = match out {
-            Some(path) => Some((path.to_path_buf(), Folder::create(path, self.record())?)),
+            Some(path) => Some((path.to_path_buf(), Folder::create(path, self.record(identity))?)),
             None => None,
         };
-        let desk = Desk { stop: stop.clone(), files: None, live: None };
-        Ok(Active { run: self, folder, desk, outcome: Outcome::Clean })
+        let outage = self.outage.map(Outage::new);
+        let desk = Desk { stop: stop.clone(), files: None, live: None, outage };
+        Ok(Active { run: self, folder, desk, outcome: Outcome::Clean, measured: 0 })
     }
 
     /// What is known of the run before its first phase.
-    fn record(&self) -> Value {
-        let identity = Identity::of(self.target.broker);
+    fn record(&self, identity: &Identity) -> Value {
         let is_here = self.target.broker.ip().is_loopback();
         let store = identity.setting("storePathRootDir").filter(|_| is_here).map(Path::new);
         let host = host::describe(store.filter(|store| store.exists()));
@@ -108,49 +125,77 @@ impl Active<'_> {
     /// # Errors
     /// When a phase does not come about.
     pub(crate) fn round(&mut self, round: u32, shown: Shown<'_>) -> Result<(), BenchError> {
-        for phase in self.run.phases {
-            if self.desk.is_stopped() {
-                break;
-            }
-            self.desk.files = self.folder.as_mut().map(|(_, folder)| folder.begin(&phase.name, round));
-            self.desk.live = self.run.live.then(|| Live::new(&phase.name, phase.duration.as_secs_f64()));
-            let seed = self.run.seed.wrapping_add(round.into());
-            let measured = course::run(phase, self.run.target, seed, &mut self.desk)?;
-            if let Some(live) = self.desk.live.take() {
-                live.finish();
-            }
-            if let (Some((_, folder)), Some(files)) = (self.folder.as_mut(), self.desk.files.take()) {
-                folder.end(files, &measured);
-            }
-            shown(&measured)?;
-            self.outcome = self.outcome.max(measured.report.outcome());
+        self.run.phases.iter().try_for_each(|phase| self.phase(phase, round, shown))
+    }
+
+    /// One of its phases, unless a stop was asked for.
+    ///
+    /// # Errors
+    /// When it does not come about.
+    pub(crate) fn phase(&mut self, phase: &Phase, round: u32, shown: Shown<'_>) -> Result<(), BenchError> {
+        if self.desk.is_stopped() {
+            return Ok(());
         }
+        self.desk.files = self.folder.as_mut().map(|(_, folder)| folder.begin(&phase.name, round));
+        self.desk.live = self.run.live.then(|| Live::new(&phase.name, phase.duration.as_secs_f64()));
+        let seed = self.run.seed.wrapping_add(round.into());
+        let came = course::run(phase, self.run.target, seed, &mut self.desk);
+        if let Some(live) = self.desk.live.take() {
+            live.finish();
+        }
+        if let Some(outage) = &mut self.desk.outage {
+            outage.finish();
+        }
+        let files = self.folder.as_mut().map(|(_, folder)| folder).zip(self.desk.files.take());
+        let measured = match came {
+            Ok(measured) => measured,
+            Err(error) => {
+                if let Some((folder, files)) = files {
+                    folder.discard(files);
+                }
+                return if matches!(error, BenchError::Stopped) { Ok(()) } else { Err(error) };
+            }
+        };
+        if let Some((folder, files)) = files {
+            folder.end(files, &measured);
+        }
+        self.measured += 1;
+        shown(&measured)?;
+        self.outcome = self.outcome.max(measured.report.outcome());
         Ok(())
     }
 
-    /// Writes how the run ended, and its page. `cause` is what ended it before its time.
-    pub(crate) fn finish(self, cause: Option<&str>) -> Outcome {
+    /// Writes how the run ended, and its page. `cause` is what ended it before its time. None: nothing was measured before.
+    pub(crate) fn finish(self, cause: Option<&BenchError>) -> Option<Outcome> {
+        let stopped = self.desk.is_stopped();
         let state = match cause {
-            None if self.desk.is_stopped() => "stopped",
+            None if stopped => "stopped",
             None => "complete",
             Some(_) => "failed",
         };
         let mut outcome = self.outcome;
+        let mut kept = String::new();
         if let Some((path, folder)) = self.folder {
-            if folder.finish(state, cause).is_some() {
-                outcome = outcome.max(Outcome::Faulty);
+            kept = format!(" and kept in {}", path.display());
+            if folder.finish(state, cause.map(ToString::to_string).as_deref()).is_some() {
+                outcome = Outcome::Partial;
             } else if let Err(error) = write_page(&[path], None) {
                 runtime::console::tell(format_args!("{error}"));
-                outcome = outcome.max(Outcome::Faulty);
+                outcome = Outcome::Partial;
             }
         }
-        outcome
+        let (measured, wanted) = (self.measured, self.run.phases.len() * self.run.rounds as usize);
+        let told = |what: &str| {
+            runtime::console::tell(format_args!("{what}; {measured} of {wanted} phases are measured{kept}"));
+        };
+        match cause {
+            Some(_) if measured == 0 => return None,
+            Some(error) => told(&format!("error: {error}")),
+            None if stopped => told("stopped before the end"),
+            None => return Some(outcome),
+        }
+        Some(Outcome::Partial)
     }
-}
-
-/// What ended a run before its time, for [`Active::finish`].
-pub(crate) fn cause_of<T>(came: &Result<T, BenchError>) -> Option<String> {
-    came.as_ref().err().map(ToString::to_string)
 }
 
 /// Writes the page of some run folders, by default into the first, and tells where it is.
@@ -161,6 +206,38 @@ pub(crate) fn write_page(folders: &[PathBuf], output: Option<&Path>) -> Result<P
     let runs = folders.iter().map(|folder| StoredRun::read(folder)).collect::<Result<Vec<_>, _>>()?;
     let path = output.map_or_else(|| folders[0].join(REPORT_FILE), Path::to_path_buf);
     let failed = |source| BenchError::Page { path: path.display().to_string(), source };
-    std::fs::write(&path, page::html(&runs)?).map_err(failed)?;
+    std::fs::write(&path, page::page(&runs)?.text).map_err(failed)?;
     Ok(path)
+}
+
+/// Writes the pictures of the page of some run folders, each a file, and tells how many.
+///
+/// # Errors
+/// When a folder is none, or a picture cannot be written.
+pub(crate) fn write_pictures(folders: &[PathBuf], pictures: Pictures<'_>) -> Result<usize, BenchError> {
+    let runs = folders.iter().map(|folder| StoredRun::read(folder)).collect::<Result<Vec<_>, _>>()?;
+    let page = page::page(&runs)?;
+    let write = |path: PathBuf, bytes: &[u8]| {
+        std::fs::write(&path, bytes).map_err(|source| BenchError::Page { path: path.display().to_string(), source })
+    };
+    for folder in pictures.svg.into_iter().chain(pictures.png) {
+        let failed = |source| BenchError::Page { path: folder.display().to_string(), source };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    for picture in &page.pictures {
+        if let Some(folder) = pictures.svg {
+            write(folder.join(format!("{}.svg", picture.file_stem)), picture.svg.as_bytes())?;
+        }
+        if let Some(folder) = pictures.png {
+            write(folder.join(format!("{}.png", picture.file_stem)), &page::png(&picture.svg)?)?;
+        }
+    }
+    Ok(page.pictures.len())
+}
+
+/// Folders for pictures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pictures<'a> {
+    pub(crate) svg: Option<&'a Path>,
+    pub(crate) png: Option<&'a Path>,
 }

@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::report::Outcome;
 
 /// Figures of a run that are compared, by their place in its line, and the unit they are shown with.
-const FIGURES: [(&str, &str); 20] = [
+const FIGURES: [(&str, &str); 24] = [
     ("/messages_per_s", "messages/s"),
     ("/mb_per_s", "MB/s"),
     ("/latency_us/p50", "latency p50, us"),
@@ -21,6 +21,10 @@ const FIGURES: [(&str, &str); 20] = [
     ("/end_to_end_us/p99", "end to end p99, us"),
     ("/end_to_end_us/p99_9", "end to end p99.9, us"),
     ("/end_to_end_us/max", "end to end max, us"),
+    ("/transaction_us/p50", "transaction p50, us"),
+    ("/transaction_us/p99", "transaction p99, us"),
+    ("/late_us/p50", "late p50, us"),
+    ("/late_us/p99", "late p99, us"),
     ("/pull_us/p50", "pull p50, us"),
     ("/send_lag_us/p99_9", "generator's lag p99.9, us"),
     ("/server_cpu_us_per_message", "server CPU, us/message"),

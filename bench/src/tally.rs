@@ -8,6 +8,7 @@ use remoting::code::ResponseCode;
 use crate::ledger::OffsetLedger;
 use crate::record::{Kind, Recorder};
 use crate::reply::{self, Reply};
+use crate::target::Lanes;
 
 /// Answers that say something went wrong, by their code.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +63,9 @@ pub(crate) struct SendTally {
     pub(crate) connections_lost: u64,
     /// The longest time that a connection was away before it could be opened again.
     pub(crate) away_ns_max: u64,
+    /// Half messages whose end was answered.
+    pub(crate) committed: u64,
+    pub(crate) rolled_back: u64,
     /// None: they are not checked.
     pub(crate) offsets: Option<OffsetLedger>,
 }
@@ -81,6 +85,8 @@ impl SendTally {
             lost: 0,
             connections_lost: 0,
             away_ns_max: 0,
+            committed: 0,
+            rolled_back: 0,
             offsets,
         }
     }
@@ -99,6 +105,8 @@ impl SendTally {
         self.lost += other.lost;
         self.connections_lost += other.connections_lost;
         self.away_ns_max = self.away_ns_max.max(other.away_ns_max);
+        self.committed += other.committed;
+        self.rolled_back += other.rolled_back;
         if let (Some(offsets), Some(others)) = (&mut self.offsets, &other.offsets) {
             offsets.merge(others);
         }
@@ -132,7 +140,8 @@ impl SendTally {
         if is_stored(reply.code) {
             match (reply.queue_id, reply.queue_offset, &mut self.offsets) {
                 (Some(queue_id), Some(first), Some(offsets)) => {
-                    (first..).take(messages as usize).for_each(|offset| offsets.acknowledged(queue_id, offset));
+                    let lane = answer.lanes.beside(answer.lane, queue_id);
+                    (first..).take(messages as usize).for_each(|offset| offsets.acknowledged(lane, offset));
                 }
                 (Some(_), Some(_), None) => {}
                 _ => self.unreadable += 1,
@@ -155,6 +164,35 @@ impl SendTally {
             recorder.record(Kind::Send, answer.arrived_ns - answer.due_ns);
         }
     }
+
+    /// A half message is over.
+    pub(crate) fn end(&mut self, answer: &EndAnswer<'_>, recorder: &mut Recorder) {
+        if answer.code != ResponseCode::SUCCESS.0 {
+            self.errors.add(answer.code, answer.frame);
+            if answer.arrived_ns >= self.span_ns.start {
+                recorder.counts.failed += 1;
+            }
+            return;
+        }
+        if answer.commits {
+            self.committed += 1;
+        } else {
+            self.rolled_back += 1;
+        }
+        if self.span_ns.contains(&answer.due_ns) {
+            recorder.record(Kind::Transaction, answer.arrived_ns - answer.due_ns);
+        }
+    }
+}
+
+/// The end of a half message that was answered.
+#[derive(Debug)]
+pub(crate) struct EndAnswer<'a> {
+    pub(crate) commits: bool,
+    pub(crate) due_ns: u64,
+    pub(crate) arrived_ns: u64,
+    pub(crate) code: i32,
+    pub(crate) frame: &'a [u8],
 }
 
 /// A request of an open loop that was sent.
@@ -171,6 +209,9 @@ pub(crate) struct Sent {
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) messages: u64,
+    pub(crate) lanes: &'a Lanes,
+    /// Where it was sent to; the queue is the target's word.
+    pub(crate) lane: usize,
     pub(crate) due_ns: u64,
     pub(crate) arrived_ns: u64,
     pub(crate) reply: Reply,
@@ -178,7 +219,7 @@ pub(crate) struct Answer<'a> {
 }
 
 /// Stored, and for some codes less safely than asked: the answer tells an offset.
-fn is_stored(code: i32) -> bool {
+pub(crate) fn is_stored(code: i32) -> bool {
     let stored = [
         ResponseCode::SUCCESS,
         ResponseCode::FLUSH_DISK_TIMEOUT,
@@ -194,9 +235,11 @@ mod tests {
     use crate::ledger::OffsetFaults;
     use crate::record::{Gathered, Shelf};
 
+    const LANES: &Lanes = &Lanes { topics: Vec::new(), queues: 1 };
+
     fn answer(due_ns: u64, arrived_ns: u64, code: i32, queue_offset: i64, frame: &[u8]) -> Answer<'_> {
         let reply = Reply { code, queue_id: Some(0), queue_offset: Some(queue_offset), ..Reply::default() };
-        Answer { messages: 1, due_ns, arrived_ns, reply, frame }
+        Answer { messages: 1, lanes: LANES, lane: 0, due_ns, arrived_ns, reply, frame }
     }
 
     fn gathered(shelf: &Shelf) -> Gathered {

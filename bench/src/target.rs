@@ -3,25 +3,32 @@
 use std::future::Future;
 use std::net::SocketAddr;
 
-use client::{Client, ClientError, TopicSettings};
+use client::{ClientError, TopicSettings};
+use remoting::body::group::SubscriptionGroupConfig;
 use remoting::body::route::permission;
 use remoting::code::RequestCode;
 use remoting::command::{Command, HeaderEncoding};
+use remoting::header::consumer_offset::QueryConsumerOffset;
 use remoting::header::queue_offset::{GetMaxOffset, OffsetResponse, QueueRequest};
 use remoting::text::Text;
 
 use crate::arguments::{TargetArgs, Wire};
 use crate::error::BenchError;
+use crate::identity::client;
 use crate::machine;
 use crate::payload::Blank;
 use crate::phase::course::PRODUCER_GROUP;
+use crate::pull::PullForm;
 use crate::template::{Extras, SendForm};
 
-/// The topic of a phase.
+/// The topics of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct TopicForm {
     /// None: a new one of the phase's own.
     pub(crate) name: Option<String>,
+    /// Beyond the first they are called after it, with a number.
+    pub(crate) topics: u16,
+    /// Of each topic.
     pub(crate) queues: u16,
     pub(crate) wire: Wire,
     /// It is not there yet.
@@ -30,50 +37,49 @@ pub(crate) struct TopicForm {
     pub(crate) check_offsets: bool,
 }
 
-/// What a broker says it is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Identity {
-    pub(crate) version: Option<String>,
-    /// Its configuration as it tells it, a `key=value` line each.
-    pub(crate) configuration: Option<String>,
+impl TopicForm {
+    /// A topic that a phase makes for itself.
+    pub(crate) fn own() -> TopicForm {
+        TopicForm { name: None, topics: 1, queues: 8, wire: Wire::Json, create: true, check_offsets: true }
+    }
 }
 
-impl Identity {
-    /// Of a broker that may refuse to tell.
-    pub(crate) fn of(broker: SocketAddr) -> Identity {
-        let address = broker.to_string();
-        let asked = runtime::run_here(async move {
-            let client = client(&address);
-            let status = client.broker_status(&address).await.ok();
-            let version =
-                status.and_then(|status| status.table.get("brokerVersionDesc").map(|text| text.as_str().to_owned()));
-            Identity { version, configuration: client.broker_config(&address).await.ok() }
-        });
-        asked.unwrap_or_default()
+/// All queues of all topics of a phase, in a row: those of the first topic, then those of the second.
+#[derive(Clone, Debug)]
+pub(crate) struct Lanes {
+    pub(crate) topics: Vec<Text>,
+    /// Of each topic.
+    pub(crate) queues: u16,
+}
+
+impl Lanes {
+    pub(crate) fn count(&self) -> usize {
+        self.topics.len() * usize::from(self.queues)
     }
 
-    /// The value of a key of its configuration.
-    pub(crate) fn setting(&self, key: &str) -> Option<&str> {
-        let lines = self.configuration.as_deref()?.lines();
-        lines.filter_map(|line| line.split_once('=')).find(|(name, _)| *name == key).map(|(_, value)| value)
+    pub(crate) fn topic(&self, lane: usize) -> &Text {
+        &self.topics[lane / usize::from(self.queues)]
     }
 
-    /// Equal for equal configurations, in whatever order their lines come.
-    pub(crate) fn configuration_hash(&self) -> Option<String> {
-        let mut lines: Vec<&str> = self.configuration.as_deref()?.lines().collect();
-        lines.sort_unstable();
-        Some(format!("{:016x}", base::stable_hash(&lines.join("\n"))))
+    pub(crate) fn queue_id(&self, lane: usize) -> i32 {
+        (lane % usize::from(self.queues)) as i32
+    }
+
+    /// The lane of a queue in the topic of another lane; `None` when that topic has no such queue.
+    pub(crate) fn beside(&self, lane: usize, queue_id: i64) -> Option<usize> {
+        let queues = usize::from(self.queues);
+        let queue_id = usize::try_from(queue_id).ok().filter(|queue_id| *queue_id < queues)?;
+        Some(lane / queues * queues + queue_id)
     }
 }
 
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) broker: SocketAddr,
-    pub(crate) topic: Text,
-    pub(crate) queues: u16,
+    pub(crate) lanes: Lanes,
     pub(crate) server_pid: Option<u32>,
     pub(crate) encoding: HeaderEncoding,
-    /// The offset that the next message of each queue will have; empty when offsets shall not be checked.
+    /// The offset that the next message of each lane will have; empty when offsets shall not be checked.
     pub(crate) starts: Vec<i64>,
     /// Tells this run from others.
     pub(crate) run: u64,
@@ -86,11 +92,12 @@ impl Target {
             machine::cpu_us(&pid.to_string()).map_err(|source| BenchError::Server { pid, source })?;
         }
         let run = runtime::clock::now_ms().0 << 20 | u64::from(std::process::id() & 0xf_ffff);
-        let topic = form.name.clone().unwrap_or_else(|| format!("bench_{run:x}"));
+        let first = form.name.clone().unwrap_or_else(|| format!("bench_{run:x}"));
+        let others = (1..form.topics).map(|index| Text::from(format!("{first}_{index}")));
+        let topics = std::iter::once(Text::from(first.clone())).chain(others).collect();
         let mut target = Target {
             broker: args.broker,
-            topic: Text::from(topic),
-            queues: form.queues,
+            lanes: Lanes { topics, queues: form.queues },
             server_pid: args.server_pid,
             encoding: match form.wire {
                 Wire::Json => HeaderEncoding::Json,
@@ -100,7 +107,7 @@ impl Target {
             run,
         };
         if form.create {
-            target.make_topic()?;
+            target.make_topics()?;
         }
         if form.check_offsets {
             target.starts = target.ends()?;
@@ -108,13 +115,12 @@ impl Target {
         Ok(target)
     }
 
-    /// Messages of the topic with these bodies and nothing special.
+    /// Messages of the topics with these bodies and nothing special.
     pub(crate) fn send_form(&self, bodies: Vec<Blank>) -> SendForm {
         SendForm {
             encoding: self.encoding,
             group: Text::from_static(PRODUCER_GROUP),
-            topic: self.topic.clone(),
-            queues: self.queues,
+            lanes: self.lanes.clone(),
             run: self.run,
             bodies,
             batch: 1,
@@ -122,28 +128,47 @@ impl Target {
         }
     }
 
-    fn make_topic(&self) -> Result<(), BenchError> {
-        let settings = TopicSettings {
-            topic: self.topic.clone(),
-            read_queue_nums: self.queues.into(),
-            write_queue_nums: self.queues.into(),
-            perm: permission::READ_WRITE,
-            order: false,
-            topic_sys_flag: 0,
-            attributes: Text::default(),
-        };
-        let address = self.broker.to_string();
-        self.call(async move { client(&address).update_topic(&address, &settings).await })
+    fn make_topics(&self) -> Result<(), BenchError> {
+        let (address, lanes) = (self.broker.to_string(), self.lanes.clone());
+        self.call(async move {
+            let client = client(&address);
+            for topic in &lanes.topics {
+                let settings = TopicSettings {
+                    topic: topic.clone(),
+                    read_queue_nums: lanes.queues.into(),
+                    write_queue_nums: lanes.queues.into(),
+                    perm: permission::READ_WRITE,
+                    order: false,
+                    topic_sys_flag: 0,
+                    attributes: Text::default(),
+                };
+                client.update_topic(&address, &settings).await?;
+            }
+            Ok(())
+        })
     }
 
-    /// The first offset of each queue.
+    /// Makes a consumer group with what a group has by default, and tells of its first member, so that its retry topic is
+    /// there before anybody pulls of it.
+    pub(crate) fn announce(&self, form: &PullForm) -> Result<(), BenchError> {
+        let (address, group_name) = (self.broker.to_string(), form.group.clone());
+        let config = SubscriptionGroupConfig { group_name, ..SubscriptionGroupConfig::default() };
+        let heartbeat = form.heartbeat(0);
+        self.call(async move {
+            let client = client(&address);
+            client.update_group(&address, &config).await?;
+            client.call_broker(&address, heartbeat).await.map(|_| ())
+        })
+    }
+
+    /// The first offset of each lane.
     pub(crate) fn begins(&self) -> Result<Vec<i64>, BenchError> {
         self.offsets(|topic, queue_id| {
             Command::request(RequestCode::GET_MIN_OFFSET, QueueRequest { topic, queue_id }.to_fields())
         })
     }
 
-    /// One behind the last offset of each queue.
+    /// One behind the last offset of each lane.
     pub(crate) fn ends(&self) -> Result<Vec<i64>, BenchError> {
         self.offsets(|topic, queue_id| {
             let header = GetMaxOffset { topic, queue_id, committed: true };
@@ -151,10 +176,20 @@ impl Target {
         })
     }
 
+    /// How far a group has committed in each lane.
+    pub(crate) fn committed(&self, group: &Text) -> Result<Vec<i64>, BenchError> {
+        self.offsets(|topic, queue_id| {
+            let consumer_group = group.clone();
+            let header = QueryConsumerOffset { consumer_group, topic, queue_id, set_zero_if_not_found: Some(true) };
+            Command::request(RequestCode::QUERY_CONSUMER_OFFSET, header.to_fields())
+        })
+    }
+
     fn offsets(&self, request: impl Fn(Text, i32) -> Command) -> Result<Vec<i64>, BenchError> {
         let address = self.broker.to_string();
-        let requests: Vec<Command> =
-            (0..self.queues).map(|queue_id| request(self.topic.clone(), queue_id.into())).collect();
+        let requests: Vec<Command> = (0..self.lanes.count())
+            .map(|lane| request(self.lanes.topic(lane).clone(), self.lanes.queue_id(lane)))
+            .collect();
         self.call(async move {
             let client = client(&address);
             let mut offsets = Vec::new();
@@ -173,12 +208,7 @@ impl Target {
 
     /// Runs calls to the broker on an executor that lasts as long as they do.
     fn call<T: 'static>(&self, calls: impl Future<Output = Result<T, ClientError>> + 'static) -> Result<T, BenchError> {
-        let failed = |source| BenchError::Topic { topic: self.topic.as_str().to_owned(), source };
+        let failed = |source| BenchError::Topic { topic: self.lanes.topics[0].as_str().to_owned(), source };
         runtime::run_here(calls).map_err(BenchError::Executor)?.map_err(failed)
     }
-}
-
-/// A client of one broker. It asks for no route, so what stands here as nameserver is never called.
-fn client(broker: &str) -> Client {
-    Client::new(vec![broker.to_owned()])
 }

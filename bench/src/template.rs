@@ -1,4 +1,4 @@
-//! The frames of sends: heads encoded once for each queue and tag, bodies once for each size; a request is a copy of both
+//! The frames of sends: heads encoded once for each lane and tag, bodies once for each size; a request is a copy of both
 //! with some places overwritten.
 //!
 //! What is sent is what the official Java client sends: SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE, with the properties UNIQ_KEY
@@ -15,11 +15,18 @@ use remoting::fields::Fields;
 use remoting::frame::LENGTH_BYTES;
 use remoting::header::send::SendMessage;
 use remoting::name::AUTO_CREATE_TOPIC;
-use remoting::properties::{KEYS, NAME_END, TAGS, TIMER_DELAY_MS, UNIQUE_KEY, VALUE_END, WAIT_STORE};
+use remoting::properties::{
+    KEY_SEPARATOR, KEYS, NAME_END, PRODUCER_GROUP, TAGS, TIMER_DELAY_MS, TRANSACTION_PREPARED, UNIQUE_KEY, VALUE_END,
+    WAIT_STORE,
+};
 use remoting::record::{BatchItem, encode_item, sys_flag};
 use remoting::text::Text;
+use serde_json::{Value, json};
 
+use crate::order::Order;
 use crate::payload::{self, Blank, Stamp};
+use crate::target::Lanes;
+use crate::transaction::Ends;
 
 /// Decimal digits of every opaque, so that one fits where another stood.
 const OPAQUE_DIGITS: usize = 10;
@@ -31,18 +38,19 @@ const RUN_DIGITS: usize = UNIQUE_KEY_DIGITS / 2;
 const OPAQUE_PLACE: i32 = 1_987_654_321;
 const BORN_PLACE_MS: i64 = 8_765_432_109_876;
 const NUMBER_PLACE: &str = "ZZZZZZZZZZZZZZZZ";
+const KEY_PLACE: &str = "YYYYYYYYYYYYYYYY";
 /// Spreads neighbouring numbers over the sizes: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const _: () = assert!(NUMBER_PLACE.len() == UNIQUE_KEY_DIGITS - RUN_DIGITS);
+const _: () = assert!(KEY_PLACE.len() == NUMBER_PLACE.len());
 
 /// What the messages of a run have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct SendForm {
     pub(crate) encoding: HeaderEncoding,
     pub(crate) group: Text,
-    pub(crate) topic: Text,
-    pub(crate) queues: u16,
+    pub(crate) lanes: Lanes,
     /// Tells the unique keys of this run from those of others.
     pub(crate) run: u64,
     /// Bodies without their stamps; messages take them in no order.
@@ -53,6 +61,17 @@ pub(crate) struct SendForm {
 }
 
 impl SendForm {
+    /// Of its messages on so many connections.
+    pub(crate) fn order(&self, connections: usize) -> Option<Order> {
+        self.extras.ordered_keys.map(|keys| Order::new(keys, connections as u64))
+    }
+
+    /// What becomes of its half messages.
+    pub(crate) fn ends(&self) -> Option<Ends> {
+        let (group, encoding) = (self.group.clone(), self.encoding);
+        self.extras.commit_share.map(|commit_share| Ends { group, encoding, commit_share })
+    }
+
     pub(crate) fn body_bytes_mean(&self) -> f64 {
         let bytes: usize = self.bodies.iter().map(|body| body.bytes.len()).sum();
         bytes as f64 / self.bodies.len().max(1) as f64
@@ -60,7 +79,7 @@ impl SendForm {
 }
 
 /// What a message may have besides its body.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Extras {
     /// Each message has a key of its own.
     pub(crate) keys: bool,
@@ -73,19 +92,46 @@ pub(crate) struct Extras {
     pub(crate) unflushed: bool,
     /// Bodies travel and are stored as zlib.
     pub(crate) zlib: bool,
+    /// Messages are ordered by so many keys.
+    pub(crate) ordered_keys: Option<u64>,
+    /// They are half messages, of which this share is committed and the others are rolled back.
+    pub(crate) commit_share: Option<f64>,
 }
 
 impl Extras {
-    /// Those of one message, with [`NUMBER_PLACE`] where its number goes.
-    fn properties(&self, run: u64, tag: Option<&str>) -> String {
+    /// As results tell it: what is not as it is by default.
+    pub(crate) fn config(&self) -> Vec<(&'static str, Value)> {
+        let properties: Vec<String> = self.properties.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let members = [
+            ("keys", self.keys.then_some(Value::Bool(true))),
+            ("tags", (!self.tags.is_empty()).then(|| json!(self.tags.join(",")))),
+            ("properties", (!properties.is_empty()).then(|| json!(properties.join(",")))),
+            ("delay_ms", self.delay_ms.map(|delay_ms| json!(delay_ms))),
+            ("flushed", self.unflushed.then_some(Value::Bool(false))),
+            ("compression", self.zlib.then(|| json!("zlib"))),
+            ("ordered_keys", self.ordered_keys.map(|keys| json!(keys))),
+            ("commit_share", self.commit_share.map(|share| json!(share))),
+        ];
+        members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    /// Those of one message, with [`NUMBER_PLACE`] where its number goes, and [`KEY_PLACE`] for its key.
+    fn properties(&self, run: u64, group: &str, tag: Option<&str>) -> String {
         let mut text = String::new();
         let mut property = |name: &str, value: &str| {
             text.extend([name, &NAME_END.to_string(), value, &VALUE_END.to_string()]);
         };
         property(UNIQUE_KEY, &format!("{run:016X}{NUMBER_PLACE}"));
         property(WAIT_STORE, if self.unflushed { "false" } else { "true" });
-        if self.keys {
-            property(KEYS, NUMBER_PLACE);
+        match (self.ordered_keys, self.keys) {
+            (Some(_), false) => property(KEYS, KEY_PLACE),
+            (Some(_), true) => property(KEYS, &format!("{KEY_PLACE}{KEY_SEPARATOR}{NUMBER_PLACE}")),
+            (None, true) => property(KEYS, NUMBER_PLACE),
+            (None, false) => {}
+        }
+        if self.commit_share.is_some() {
+            property(TRANSACTION_PREPARED, "true");
+            property(PRODUCER_GROUP, group);
         }
         if let Some(tag) = tag {
             property(TAGS, tag);
@@ -112,14 +158,17 @@ pub(crate) struct Patch {
 /// All frames of a run.
 #[derive(Debug)]
 pub(crate) struct Templates {
+    /// Of all lanes for the first tag, then for the second.
     heads: Vec<Head>,
     bodies: Vec<Body>,
+    lanes: u64,
     connections: u64,
     batch: u64,
     zlib: bool,
+    order: Option<Order>,
 }
 
-/// A frame up to its body, for one queue and tag.
+/// A frame up to its body, for one lane and tag.
 #[derive(Debug)]
 struct Head {
     frame: Vec<u8>,
@@ -127,6 +176,7 @@ struct Head {
     opaque_at: usize,
     born_at: usize,
     number_at: Vec<usize>,
+    key_at: Vec<usize>,
 }
 
 /// A body of one message or of several.
@@ -143,6 +193,7 @@ struct MessagePlaces {
     body_limit: usize,
     rest_checksum: u32,
     number_at: Vec<usize>,
+    key_at: Vec<usize>,
 }
 
 impl Templates {
@@ -153,14 +204,17 @@ impl Templates {
         };
         // The messages of a batch have their properties each.
         let head_tags = if form.batch > 1 { &tags[..1] } else { &tags[..] };
-        let heads = head_tags.iter().flat_map(|tag| (0..form.queues).map(|queue| Head::new(form, queue.into(), *tag)));
+        let lanes = form.lanes.count();
+        let heads = head_tags.iter().flat_map(|tag| (0..lanes).map(|lane| Head::new(form, lane, *tag)));
         let bodies = (0..form.bodies.len()).map(|first| Body::new(form, first, &tags));
         Templates {
             heads: heads.collect(),
             bodies: bodies.collect(),
+            lanes: lanes as u64,
             connections: connections as u64,
             batch: form.batch.into(),
             zlib: form.extras.zlib,
+            order: form.order(connections),
         }
     }
 
@@ -169,17 +223,33 @@ impl Templates {
         self.batch
     }
 
-    /// Appends a request. Requests move on by one more queue with every round of the connections, so that each
-    /// connection sends to all queues.
+    pub(crate) fn order(&self) -> Option<Order> {
+        self.order
+    }
+
+    /// Where the messages of a request go. Without an order requests move on by one more lane with every round of the
+    /// connections, so that each connection sends to all lanes.
+    pub(crate) fn lane(&self, number: u64) -> usize {
+        let lane = self.order.map_or_else(|| self.turn(number) % self.lanes, |order| order.lane(number, self.lanes));
+        lane as usize
+    }
+
+    fn turn(&self, number: u64) -> u64 {
+        number + number / self.connections
+    }
+
+    /// Appends a request.
     pub(crate) fn write(&self, patch: &Patch, out: &mut BytesMut) {
-        let turn = patch.number + patch.number / self.connections;
-        let head = &self.heads[(turn % self.heads.len() as u64) as usize];
+        let tags = self.heads.len() as u64 / self.lanes;
+        let tag = self.turn(patch.number) / self.lanes % tags;
+        let head = &self.heads[tag as usize * self.lanes as usize + self.lane(patch.number)];
+        let key = self.order.map_or(0, |order| order.key(patch.number));
         let body = &self.bodies[((patch.number.wrapping_mul(SPREAD) >> 32) % self.bodies.len() as u64) as usize];
         let start = out.len();
-        head.write(patch, patch.number * self.batch, out);
+        head.write(patch, patch.number * self.batch, key, out);
         let body_at = out.len();
         out.extend_from_slice(&body.bytes);
-        body.stamp(patch.due_ns, patch.number * self.batch, &mut out[body_at..]);
+        body.stamp(patch.due_ns, patch.number * self.batch, key, &mut out[body_at..]);
         if self.zlib {
             let packed = zlib(&out[body_at..]);
             out.truncate(body_at);
@@ -191,20 +261,21 @@ impl Templates {
 }
 
 impl Head {
-    fn new(form: &SendForm, queue_id: i32, tag: Option<&str>) -> Head {
+    fn new(form: &SendForm, lane: usize, tag: Option<&str>) -> Head {
         let properties = if form.batch > 1 {
             format!("{WAIT_STORE}{NAME_END}{}{VALUE_END}", !form.extras.unflushed)
         } else {
-            form.extras.properties(form.run, tag)
+            form.extras.properties(form.run, &form.group, tag)
         };
         let packed = if form.extras.zlib { sys_flag::COMPRESSED | sys_flag::COMPRESSION_ZLIB } else { 0 };
+        let half = if form.extras.commit_share.is_some() { sys_flag::TRANSACTION_PREPARED } else { 0 };
         let header = SendMessage {
             producer_group: form.group.clone(),
-            topic: form.topic.clone(),
+            topic: form.lanes.topic(lane).clone(),
             default_topic: Text::from_static(AUTO_CREATE_TOPIC),
             default_topic_queue_nums: 4,
-            queue_id,
-            sys_flag: packed,
+            queue_id: form.lanes.queue_id(lane),
+            sys_flag: packed | half,
             born_timestamp_ms: BORN_PLACE_MS,
             flag: 0,
             properties: Text::from(properties),
@@ -227,11 +298,11 @@ impl Head {
             HeaderEncoding::Compact => place_of(&frame, &OPAQUE_PLACE.to_be_bytes()),
         };
         let born_at = place_of(&frame, BORN_PLACE_MS.to_string().as_bytes());
-        let number_at = places_of(&frame, NUMBER_PLACE.as_bytes());
-        Head { encoding: form.encoding, opaque_at, born_at, number_at, frame }
+        let [number_at, key_at] = [NUMBER_PLACE, KEY_PLACE].map(|place| places_of(&frame, place.as_bytes()));
+        Head { encoding: form.encoding, opaque_at, born_at, number_at, key_at, frame }
     }
 
-    fn write(&self, patch: &Patch, number: u64, out: &mut BytesMut) {
+    fn write(&self, patch: &Patch, number: u64, key: u64, out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&self.frame);
         let frame = &mut out[start..];
@@ -246,6 +317,7 @@ impl Head {
         }
         write_decimal(patch.born_ms, &mut frame[self.born_at..self.born_at + BORN_DIGITS]);
         write_numbers(number, &self.number_at, frame);
+        write_numbers(key, &self.key_at, frame);
     }
 }
 
@@ -255,32 +327,36 @@ impl Body {
         if form.batch <= 1 {
             let blank = &form.bodies[first];
             let (body_limit, rest_checksum) = (blank.bytes.len(), blank.rest_checksum);
-            let message = MessagePlaces { body_at: 0, body_limit, rest_checksum, number_at: Vec::new() };
+            let (number_at, key_at) = (Vec::new(), Vec::new());
+            let message = MessagePlaces { body_at: 0, body_limit, rest_checksum, number_at, key_at };
             return Body { bytes: blank.bytes.clone(), messages: vec![message] };
         }
         let mut bytes = Vec::new();
         let mut messages = Vec::new();
         for index in 0..usize::from(form.batch) {
             let blank = &form.bodies[(first + index) % form.bodies.len()];
-            let properties = form.extras.properties(form.run, tags[index % tags.len()]);
+            let properties = form.extras.properties(form.run, &form.group, tags[index % tags.len()]);
             let start = bytes.len();
             encode_item(&BatchItem { flag: 0, body: &blank.bytes, properties: &properties }, &mut bytes);
             let item = &bytes[start..];
             // Behind the body stand the properties and their length, and nothing else.
             let body_limit = bytes.len() - properties.len() - size_of::<u16>();
-            let number_at = places_of(item, NUMBER_PLACE.as_bytes()).iter().map(|at| start + at).collect();
+            let [number_at, key_at] = [NUMBER_PLACE, KEY_PLACE]
+                .map(|place| places_of(item, place.as_bytes()).iter().map(|at| start + at).collect());
             let body_at = body_limit - blank.bytes.len();
-            messages.push(MessagePlaces { body_at, body_limit, rest_checksum: blank.rest_checksum, number_at });
+            let rest_checksum = blank.rest_checksum;
+            messages.push(MessagePlaces { body_at, body_limit, rest_checksum, number_at, key_at });
         }
         Body { bytes, messages }
     }
 
     /// Writes stamps and numbers into a copy.
-    fn stamp(&self, due_ns: u64, number: u64, copy: &mut [u8]) {
+    fn stamp(&self, due_ns: u64, number: u64, key: u64, copy: &mut [u8]) {
         for (number, message) in (number..).zip(&self.messages) {
             let body = &mut copy[message.body_at..message.body_limit];
             payload::stamp(body, message.rest_checksum, Stamp { due_ns, number });
             write_numbers(number, &message.number_at, copy);
+            write_numbers(key, &message.key_at, copy);
         }
     }
 }
@@ -325,95 +401,4 @@ fn write_hexadecimal(number: u64, out: &mut [u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::payload::Content;
-    use base::Random;
-    use flate2::read::ZlibDecoder;
-    use remoting::frame;
-    use remoting::properties;
-    use remoting::record::BatchItems;
-    use std::io::Read as _;
-
-    fn form(encoding: HeaderEncoding, batch: u16, extras: Extras) -> SendForm {
-        let mut random = Random::new(5);
-        let bodies = [64, 100, 200].map(|bytes| payload::blank(bytes, 0.5, &mut random)).to_vec();
-        SendForm {
-            encoding,
-            group: Text::from("G"),
-            topic: Text::from("T"),
-            queues: 4,
-            run: 0xabc,
-            bodies,
-            batch,
-            extras,
-        }
-    }
-
-    fn written(templates: &Templates, patch: &Patch) -> (Command, SendMessage) {
-        let mut out = BytesMut::new();
-        templates.write(patch, &mut out);
-        let command = Command::decode(frame::split(&mut out).unwrap().unwrap()).unwrap();
-        assert!(out.is_empty());
-        let header = SendMessage::decode(&command.fields).unwrap();
-        (command, header)
-    }
-
-    #[test]
-    fn a_patched_frame_is_what_the_codec_would_have_made() {
-        for encoding in [HeaderEncoding::Json, HeaderEncoding::Compact] {
-            let templates = Templates::new(&form(encoding, 1, Extras::default()), 1);
-            for (opaque, number) in [(1_000_000_000, 0), (i32::MAX, 0xf0), (i32::MAX, 0xf1)] {
-                let patch = Patch { opaque, born_ms: 1_700_000_000_001, number, due_ns: 77 };
-                let (command, header) = written(&templates, &patch);
-                assert_eq!((command.code, command.opaque, command.encoding), (310, opaque, encoding));
-                assert_eq!((header.queue_id, header.born_timestamp_ms), ((2 * number % 4) as i32, 1_700_000_000_001));
-                let key = properties::get(&header.properties, UNIQUE_KEY);
-                assert_eq!(key, Some(format!("0000000000000ABC{number:016X}").as_str()));
-                assert_eq!(payload::read(&command.body), Content::Ours(Stamp { due_ns: 77, number }));
-            }
-        }
-    }
-
-    #[test]
-    fn extras_are_properties_of_each_message() {
-        let extras = Extras {
-            keys: true,
-            tags: vec!["a".into(), "b".into()],
-            properties: vec![("region".into(), "eu".into())],
-            delay_ms: Some(1500),
-            unflushed: true,
-            zlib: true,
-        };
-        let templates = Templates::new(&form(HeaderEncoding::Json, 1, extras), 1);
-        let mut tags = Vec::new();
-        for number in 0..8 {
-            let patch = Patch { opaque: 1_000_000_000, born_ms: 1_700_000_000_001, number, due_ns: 1 };
-            let (command, header) = written(&templates, &patch);
-            let get = |name| properties::get(&header.properties, name).unwrap_or("-");
-            assert_eq!(get(KEYS), format!("{number:016X}"));
-            assert_eq!([get("region"), get(TIMER_DELAY_MS), get(WAIT_STORE)], ["eu", "1500", "false"]);
-            tags.push(get(TAGS).to_owned());
-            assert_eq!(header.sys_flag, sys_flag::COMPRESSED | sys_flag::COMPRESSION_ZLIB);
-            let mut body = Vec::new();
-            ZlibDecoder::new(&command.body[..]).read_to_end(&mut body).unwrap();
-            assert_eq!(payload::read(&body), Content::Ours(Stamp { due_ns: 1, number }));
-        }
-        assert!(tags.contains(&"a".to_owned()) && tags.contains(&"b".to_owned()), "{tags:?}");
-    }
-
-    #[test]
-    fn a_batch_has_messages_of_all_sizes_with_numbers_in_a_row() {
-        let extras = Extras { keys: true, ..Extras::default() };
-        let templates = Templates::new(&form(HeaderEncoding::Compact, 5, extras), 1);
-        let patch = Patch { opaque: 1_000_000_000, born_ms: 1_700_000_000_001, number: 3, due_ns: 9 };
-        let (command, header) = written(&templates, &patch);
-        assert_eq!((command.code, header.batch), (320, true));
-        let items: Vec<_> = BatchItems::new(&command.body).map(Result::unwrap).collect();
-        assert_eq!(items.len(), 5);
-        for (number, item) in (15..).zip(items) {
-            assert_eq!(payload::read(item.body), Content::Ours(Stamp { due_ns: 9, number }));
-            assert_eq!(properties::get(item.properties, KEYS), Some(format!("{number:016X}").as_str()));
-        }
-    }
-}
+mod tests;

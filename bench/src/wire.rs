@@ -19,9 +19,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 /// A socket that takes nothing for so long is given up: the server has stopped to read.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// A pause between two attempts to open a connection again.
-const AWAY_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const AWAY_PAUSE: Duration = Duration::from_millis(50);
 /// A target that cannot be connected to for so long is given up.
-const AWAY_TIME_MAX: Duration = Duration::from_secs(30);
+pub(crate) const AWAY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes asked of a socket at once, at least.
 const RECEIVE_BYTES: usize = 256 << 10;
 
@@ -37,12 +37,14 @@ pub(crate) trait Frames {
     fn restored(&mut self, _away_ns: u64) {}
 }
 
-/// One thread may read while another sends.
+/// One thread may read while others send.
 #[derive(Debug)]
 pub(crate) struct Link {
     broker: SocketAddr,
     /// Replaced when the connection is opened again; the lock is held for a clone.
     stream: Mutex<Arc<TcpStream>>,
+    /// Held by whoever writes: what one sends in one piece is not mixed with what another one does.
+    writing: Mutex<()>,
     /// Ended for good.
     closed: AtomicBool,
     /// Ended by the other side, and not open again yet.
@@ -54,7 +56,8 @@ impl Link {
         let stream =
             connect(broker).map_err(|source| BenchError::Unreachable { broker: broker.to_string(), source })?;
         let stream = Mutex::new(Arc::new(stream));
-        Ok(Arc::new(Link { broker, stream, closed: AtomicBool::new(false), broken: AtomicBool::new(false) }))
+        let [closed, broken] = [false, false].map(AtomicBool::new);
+        Ok(Arc::new(Link { broker, stream, writing: Mutex::new(()), closed, broken }))
     }
 
     pub(crate) fn open_all(broker: SocketAddr, count: u16) -> Result<Vec<Arc<Link>>, BenchError> {
@@ -68,7 +71,11 @@ impl Link {
     /// Sends all of it, and waits while the socket is full. A failure breaks the connection, which its reader sees.
     pub(crate) fn send(&self, bytes: &[u8]) {
         let stream = self.stream();
-        if (&*stream).write_all(bytes).is_err() {
+        let written = {
+            let _writing = self.writing.lock().expect("no holder panics");
+            (&*stream).write_all(bytes)
+        };
+        if written.is_err() {
             // An error means that the peer was faster.
             let _ = stream.shutdown(Shutdown::Both);
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 
 use crate::wake::{Bell, Listener};
 
@@ -57,6 +58,26 @@ pub fn stop_on_signals(stop: Arc<StopSignal>) -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// What another process is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// It stands still until it is told to go on.
+    Stop,
+    GoOn,
+    /// It ends when it has put its things in order.
+    End,
+}
+
+/// Tells a process that this one started and has not waited for, so that no other one can have its id.
+pub fn tell(pid: u32, pulse: Pulse) -> io::Result<()> {
+    let signal = match pulse {
+        Pulse::Stop => Signal::SIGSTOP,
+        Pulse::GoOn => Signal::SIGCONT,
+        Pulse::End => Signal::SIGTERM,
+    };
+    Ok(kill(Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?), signal)?)
 }
 
 /// Lets the process open as many files as it may.

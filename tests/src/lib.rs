@@ -8,6 +8,7 @@
 //! - `RINGMQ_TEST_TARGET=namesrv_address,broker_address`: use these running servers instead of starting one. Tests
 //!   that must own the process say that they were left out.
 
+pub mod bench;
 pub mod compat;
 pub mod connection;
 pub mod folder;
@@ -16,6 +17,7 @@ pub mod kill9;
 pub mod limits;
 pub mod mounted;
 pub mod official;
+pub mod picture;
 pub mod pop;
 pub mod ports;
 pub mod process;

@@ -16,6 +16,9 @@ pub const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM: its own limit for draining is 30 s.
 pub const END_WITHIN: Duration = Duration::from_secs(45);
 
+/// How long the last lines of a process that ended may take to be read.
+const LOG_WITHIN: Duration = Duration::from_secs(5);
+
 #[derive(Debug, Default)]
 struct Log {
     lines: Mutex<Lines>,
@@ -106,6 +109,17 @@ impl Running {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
+    /// Waits for the end: the exit code, or None if it had to be killed, or was ended by a signal. Its log is whole then.
+    pub fn await_end(&mut self, wait: Duration) -> Option<i32> {
+        let code = program::wait_or_kill(&mut self.child, wait).0;
+        let lines = self.lock();
+        let is_open = |lines: &mut Lines| lines.pipes_closed < 2;
+        // A process that it left behind may keep the pipes open.
+        let whole = self.log.changed.wait_timeout_while(lines, LOG_WITHIN, is_open);
+        drop(whole.expect("no reader panics with the lock held"));
+        code
+    }
+
     /// SIGKILL, and waits for the end.
     pub fn kill(&mut self) {
         // An error here only means that it has already ended.
@@ -117,7 +131,7 @@ impl Running {
     pub fn stop(&mut self) -> Option<i32> {
         let status = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
         assert!(status.expect("kill can be started").success(), "SIGTERM to {} failed", self.pid());
-        program::wait_or_kill(&mut self.child, END_WITHIN).0
+        self.await_end(END_WITHIN)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Lines> {

@@ -1,57 +1,22 @@
 //! `ringmq bench` as a program: run folders, stops, outages, full disks, nonsense.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::bench::{
+    EXIT_CONFIGURATION, EXIT_OK, EXIT_PARTIAL, EXIT_SILENCE, EXIT_USAGE, EXIT_VOID, RUN_WITHIN, assert_clean_or_void,
+    bench, ending, number, record, run,
+};
 use harness::folder::Folder;
 use harness::left_out;
 use harness::official::Client;
-use harness::process::Dev;
-use harness::program::{self, Finished, wait_or_kill};
+use harness::process::{Dev, Running};
+use harness::program::{self, wait_or_kill};
 use serde_json::Value;
-
-const EXIT_OK: i32 = 0;
-const EXIT_CONFIGURATION: i32 = 3;
-const EXIT_SILENCE: i32 = 4;
-const EXIT_PARTIAL: i32 = 5;
-const EXIT_VOID: i32 = 6;
-const RUN_WITHIN: Duration = Duration::from_secs(120);
-
-fn bench(arguments: &[&str], broker: &str, out: &Path) -> Command {
-    let mut command = Command::new(program::path());
-    command.arg("bench").args(arguments).args(["--broker", broker, "--out"]).arg(out);
-    command
-}
-
-fn run(arguments: &[&str], broker: &str, out: &Path) -> Finished {
-    program::run_command(bench(arguments, broker, out), RUN_WITHIN)
-}
-
-fn record(out: &Path) -> Value {
-    let text = fs::read_to_string(out.join("run.json")).expect("a run leaves run.json");
-    serde_json::from_str(&text).expect("it is JSON")
-}
-
-/// On a busy machine the generator may fall behind: that is told, and is no fault of the program.
-fn assert_clean_or_void(finished: &Finished) {
-    let code = finished.code;
-    assert!(code == Some(EXIT_OK) || code == Some(EXIT_VOID), "{code:?}: {}", finished.text());
-}
-
-/// Of the files of a folder, those that end so.
-fn ending(out: &Path, end: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(out).expect("the folder is there").map(|entry| entry.expect("an entry").path());
-    let mut found: Vec<PathBuf> = entries.filter(|path| path.to_string_lossy().ends_with(end)).collect();
-    found.sort();
-    found
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is a number"))
-}
 
 const QUICK: [&str; 8] = ["run", "quick", "--set", "duration=3s", "--set", "warmup=500ms", "--seed", "5"];
 
@@ -122,6 +87,17 @@ fn read_by_java(log: &Path, figures: &Value) {
     }
 }
 
+/// Starts a run whose output is kept.
+fn start(mut command: Command) -> Running {
+    command.env("NO_COLOR", "1");
+    Running::start_command(command)
+}
+
+/// The exit code of a run that ends by itself.
+fn end_of(run: &mut Running) -> i32 {
+    run.await_end(RUN_WITHIN).unwrap_or_else(|| panic!("the run does not end: {}", run.log()))
+}
+
 #[test]
 fn a_stop_keeps_what_was_measured() {
     let dev = Dev::new("bench-stop");
@@ -129,18 +105,88 @@ fn a_stop_keeps_what_was_measured() {
     let folder = Folder::new("bench-stop-out");
     let out = folder.path().join("run");
     let arguments = ["run", "quick", "--set", "duration=60s", "--set", "warmup=0", "--live"];
-    let mut command = bench(&arguments, &dev.broker, &out);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("ringmq can be started");
+    let mut child = start(bench(&arguments, &dev.broker, &out));
     await_lines(&out.join("intervals.csv"), 3);
-    signal(child.id(), "INT");
-    let (code, timed_out) = wait_or_kill(&mut child, Duration::from_secs(30));
-    assert!(!timed_out && (code == Some(EXIT_OK) || code == Some(EXIT_VOID)), "{code:?}");
+    signal(child.pid(), "INT");
+    assert_eq!(end_of(&mut child), EXIT_PARTIAL, "{}", child.log());
+    let told = format!("stopped before the end; 1 of 3 phases are measured and kept in {}", out.display());
+    assert!(child.log().contains(&told), "{}", child.log());
     let record = record(&out);
     assert_eq!(record["state"], "stopped");
     assert_eq!(record["phases"].as_array().map(Vec::len), Some(1));
-    let figures = &record["phases"][0]["figures"];
+    let phase = &record["phases"][0];
+    assert!(phase["faults"][0].as_str().is_some_and(|fault| fault.starts_with("stopped after ")), "{phase:#}");
+    let figures = &phase["figures"];
     assert!((0.5..30.0).contains(&number(&figures["seconds"])) && number(&figures["messages"]) > 0.0, "{figures:#}");
     assert!(out.join("report.html").exists());
+}
+
+#[test]
+fn a_stop_in_the_warm_up_measures_nothing_and_says_so() {
+    let dev = Dev::new("bench-stop-early");
+    let _running = dev.start();
+    let folder = Folder::new("bench-stop-early-out");
+    for kind in ["send", "tail"] {
+        let out = folder.path().join(kind);
+        let plan = format!("[[phase]]\nkind = \"{kind}\"\nrate = 500\nwarmup = \"60s\"\n");
+        let plan = folder.file(&format!("{kind}.toml"), &plan);
+        let mut child = start(bench(&["run", plan.to_str().unwrap()], &dev.broker, &out));
+        await_lines(&out.join(format!("01-{kind}.hlog")), 1);
+        thread::sleep(Duration::from_millis(700));
+        signal(child.pid(), "INT");
+        assert_eq!(end_of(&mut child), EXIT_PARTIAL, "{}", child.log());
+        assert!(child.log().contains("stopped before the end; 0 of 1 phases are measured"), "{}", child.log());
+        assert!(!child.log().contains("18446744"), "{}", child.log());
+        let record = record(&out);
+        assert_eq!((&record["state"], &record["phases"]), (&"stopped".into(), &Value::Array(Vec::new())));
+        assert!(ending(&out, ".hlog").is_empty(), "nothing is left of a phase that has no figures");
+    }
+}
+
+#[test]
+fn a_broker_that_dies_for_good_leaves_what_was_measured_of_it() {
+    let dev = Dev::new("bench-dead");
+    let mut running = dev.start();
+    let folder = Folder::new("bench-dead-out");
+    let out = folder.path().join("run");
+    let phase = |name: &str| format!("[[phase]]\nname = \"{name}\"\nkind = \"tail\"\nrate = 500\n");
+    let plan = format!("[defaults]\nwarmup = 0\nduration = \"5s\"\n{}{}", phase("first"), phase("second"));
+    let plan = folder.file("dead.toml", &plan);
+    let mut child = start(bench(&["run", plan.to_str().unwrap()], &dev.broker, &out));
+    await_lines(&out.join("intervals.csv"), 4);
+    running.kill();
+    assert_eq!(end_of(&mut child), EXIT_PARTIAL, "{}", child.log());
+    assert!(child.log().contains("1 of 2 phases are measured and kept in"), "{}", child.log());
+    let record = record(&out);
+    assert_eq!((&record["state"], record["cause"].is_string()), (&"failed".into(), true));
+    assert_eq!(record["phases"].as_array().map(Vec::len), Some(1));
+    let phase = &record["phases"][0];
+    assert!(number(&phase["figures"]["messages"]) > 100.0, "{phase:#}");
+    let faults = phase["faults"].to_string();
+    assert!(faults.contains("away at the end") && faults.contains("connections_lost"), "{faults}");
+}
+
+#[test]
+fn a_broker_that_is_away_between_two_phases_is_awaited() {
+    let dev = Dev::new("bench-between");
+    let mut running = dev.start();
+    let folder = Folder::new("bench-between-out");
+    let out = folder.path().join("run");
+    let plan = "[defaults]\nwarmup = 0\nduration = \"3s\"\nrate = 300\nkind = \"send\"\n\
+                [[phase]]\nname = \"first\"\n[[phase]]\nname = \"second\"\n";
+    let plan = folder.file("between.toml", plan);
+    let mut child = start(bench(&["run", plan.to_str().unwrap()], &dev.broker, &out));
+    await_lines(&out.join("intervals.csv"), 4);
+    running.kill();
+    // The first phase is over when its figures are there; the second one finds nobody then.
+    await_lines(&out.join("phases.csv"), 2);
+    thread::sleep(Duration::from_millis(500));
+    let _running = dev.start();
+    assert_eq!(end_of(&mut child), EXIT_PARTIAL, "{}", child.log());
+    let record = record(&out);
+    assert_eq!(record["state"], "complete", "{}", child.log());
+    let second = &record["phases"][1];
+    assert!(number(&second["figures"]["messages"]) > 500.0 && second["faults"][0].is_null(), "{second:#}");
 }
 
 #[test]
@@ -161,8 +207,7 @@ fn an_outage_is_in_the_percentiles_and_the_run_goes_on() {
     let (code, timed_out) = wait_or_kill(&mut child, RUN_WITHIN);
     let record = record(&out);
     let phase = &record["phases"][0];
-    // Void as well where the machine is too busy for the generator.
-    assert!(!timed_out && (code == Some(EXIT_PARTIAL) || code == Some(EXIT_VOID)), "{code:?} {phase:#}");
+    assert!(!timed_out && code == Some(EXIT_PARTIAL), "{code:?} {phase:#}");
     assert_eq!(record["state"], "complete");
     assert!(!phase["faults"].as_array().expect("a list of faults").is_empty(), "{phase:#}");
     let figures = &phase["figures"];
@@ -173,6 +218,22 @@ fn an_outage_is_in_the_percentiles_and_the_run_goes_on() {
     assert!(number(&figures["latency_us"]["p99"]) > 500_000.0, "{figures:#}");
     assert!(number(&figures["messages"]) > 500.0 * 14.0 * 0.8, "{figures:#}");
     assert_eq!(number(&figures["messages_missing"]), 0.0, "{figures:#}");
+}
+
+#[test]
+fn an_outage_can_be_a_command() {
+    let dev = Dev::new("bench-command");
+    let running = dev.start();
+    let folder = Folder::new("bench-command-out");
+    let out = folder.path().join("run");
+    let pid = running.pid();
+    let outage = format!("kill -STOP {pid}; sleep 1.5; kill -CONT {pid}");
+    let mut arguments = vec!["run", "failover", "--set", "duration=6s", "--set", "warmup=0", "--set", "rate=200"];
+    arguments.extend(["--outage-command", &outage]);
+    assert_clean_or_void(&run(&arguments, &dev.broker, &out));
+    let figures = &record(&out)["phases"][0]["figures"];
+    assert!(number(&figures["latency_us"]["max"]) > 1_400_000.0, "{figures:#}");
+    assert!(number(&figures["latency_us"]["p50"]) < 500_000.0, "{figures:#}");
 }
 
 #[test]
@@ -216,8 +277,7 @@ fn results_that_find_no_room_end_the_files_and_not_the_measurement() {
     let finished = run(&QUICK, &dev.broker, &disk.join("run"));
     let unmounted = Command::new("umount").arg(&disk).status();
     assert!(unmounted.is_ok_and(|status| status.success()));
-    let code = finished.code;
-    assert!(code == Some(EXIT_PARTIAL) || code == Some(EXIT_VOID), "{code:?}: {}", finished.text());
+    assert_eq!(finished.code, Some(EXIT_PARTIAL), "{}", finished.text());
     assert_eq!(finished.stderr.matches("results cannot be written to").count(), 1, "{}", finished.stderr);
     assert_eq!(finished.stdout.lines().count(), 3, "{}", finished.text());
 }
@@ -230,8 +290,7 @@ fn nonsense_and_silence_have_their_exit_codes() {
     let finished = run(&["run", "quick"], &nobody, &out);
     assert_eq!(finished.code, Some(EXIT_SILENCE), "{}", finished.text());
     assert!(finished.stderr.contains(&nobody), "{}", finished.stderr);
-    let record = record(&out);
-    assert_eq!((&record["state"], record["cause"].is_string()), (&"failed".into(), true));
+    assert!(!out.exists(), "nothing was measured, so nothing is left");
     let plan = folder.file("p.toml", "[[phase]]\nkind = \"send\"\nrat = 5\n");
     let finished = run(&["run", plan.to_str().unwrap()], &nobody, &folder.path().join("none"));
     assert_eq!(finished.code, Some(EXIT_CONFIGURATION), "{}", finished.text());
@@ -240,6 +299,52 @@ fn nonsense_and_silence_have_their_exit_codes() {
     assert!(!folder.path().join("none").exists());
     let finished = program::run(&["bench", "report", folder.path().to_str().unwrap()], RUN_WITHIN);
     assert!(finished.code == Some(1) && finished.stderr.contains("run.json"), "{}", finished.text());
+}
+
+#[test]
+fn who_is_no_broker_is_told_apart_before_anything_is_made() {
+    let dev = Dev::new("bench-wrong-kind");
+    let _running = dev.start();
+    let folder = Folder::new("bench-wrong-kind-out");
+    let out = folder.path().join("run");
+    let finished = run(&["run", "quick"], &dev.namesrv, &out);
+    assert_eq!(finished.code, Some(EXIT_USAGE), "{}", finished.text());
+    let told =
+        format!("{} is a nameserver; messages are measured at a broker: --broker {} for", dev.namesrv, dev.broker);
+    assert!(finished.stderr.contains(&told), "{}", finished.stderr);
+    // Somebody who says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = silent.local_addr().expect("it is bound").to_string();
+    let finished = run(&["send"], &address, &out);
+    assert_eq!(finished.code, Some(EXIT_SILENCE), "{}", finished.text());
+    assert!(finished.stderr.contains("give a broker's own address"), "{}", finished.stderr);
+    assert!(!out.exists());
+    let finished = program::run(&["bench", "send", "--broker", "nonsense"], RUN_WITHIN);
+    assert!(finished.code == Some(EXIT_USAGE) && finished.stderr.contains("host:port"), "{}", finished.text());
+    // A topic that is not there.
+    let arguments = ["consume", "--topic", "bench_nothing", "--queues", "2"];
+    let finished = run(&arguments, &dev.broker, &out);
+    assert!(finished.code == Some(EXIT_USAGE) && finished.stderr.contains("bench_nothing"), "{}", finished.text());
+}
+
+#[test]
+fn a_comparison_says_what_it_cannot_compare() {
+    let dev = Dev::new("bench-compare");
+    let _running = dev.start();
+    let folder = Folder::new("bench-compare-out");
+    let out = folder.path().join("run");
+    let arguments = ["send", "--duration", "1", "--warmup", "0"];
+    assert_clean_or_void(&run(&arguments, &dev.broker, &out));
+    let out = out.to_str().unwrap();
+    let compare = |first: &str, second: &str| program::run(&["bench", "compare", first, second], RUN_WITHIN);
+    let same = compare(out, &format!("{out}/."));
+    assert_eq!(same.code, Some(EXIT_USAGE), "{}", same.text());
+    assert!(same.stderr.contains("is the same run on both sides"), "{}", same.stderr);
+    let mixed = compare(out, &dev.broker);
+    assert_eq!(mixed.code, Some(EXIT_USAGE), "{}", mixed.text());
+    assert!(mixed.stderr.contains("is a folder") && mixed.stderr.contains("is a broker's address"), "{}", mixed.stderr);
+    let missing = compare(out, "not-there");
+    assert!(missing.code == Some(1) && missing.stderr.contains("run.json"), "{}", missing.text());
 }
 
 fn signal(pid: u32, name: &str) {

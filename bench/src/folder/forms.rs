@@ -90,7 +90,7 @@ pub(crate) fn open_messaging(name: &str, target: &str, config: &Value, timeline:
     result.insert("workload".to_owned(), json!(name));
     result.insert("driver".to_owned(), json!(target));
     result.insert("messageSize".to_owned(), config.get("body_bytes").cloned().unwrap_or(json!(0)));
-    result.insert("topics".to_owned(), json!(1));
+    result.insert("topics".to_owned(), config.get("topics").cloned().unwrap_or(json!(1)));
     result.insert("partitions".to_owned(), config.get("queues").cloned().unwrap_or(json!(0)));
     let rates = |count: fn(&Row) -> u64| -> Vec<f64> {
         timeline.rows.iter().map(|row| (row.a_second(count(row)) * 10.0).round() / 10.0).collect()

@@ -55,8 +55,7 @@ fn serve(mut stream: &TcpStream, answers: Answers) {
 fn run(answers: Answers, drive: &Drive, warmup_ms: u64, duration_ms: u64) -> (Finished, Gathered) {
     let target = Target {
         broker: broker(answers),
-        topic: Text::from("T"),
-        queues: 1,
+        lanes: Lanes { topics: vec![Text::from("T")], queues: 1 },
         server_pid: None,
         encoding: HeaderEncoding::Json,
         starts: vec![0],

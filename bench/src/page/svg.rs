@@ -7,6 +7,11 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 32.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 40.0;
+/// Room in a file for the title, a line of the legend, and the sample of a line in it.
+const FILE_TITLE: f64 = 36.0;
+const LEGEND_ROW: f64 = 16.0;
+const LEGEND_KEY: f64 = 20.0;
+const NAMESPACE: &str = "http://www.w3.org/2000/svg";
 /// Lines of different colours; a chart has no more.
 pub(crate) const COLOURS: usize = 8;
 
@@ -160,22 +165,9 @@ impl Plot {
     }
 
     /// The whole drawing, with its legend.
-    pub(crate) fn finish(self, label: &str) -> String {
-        let (width, height) = (self.width, self.height);
-        let mut text = String::from("<figure>");
-        if self.legend.len() > 1 {
-            text.push_str("<div class=\"legend\">");
-            for (name, class) in &self.legend {
-                let _ = write!(text, "<span><i class=\"key {class}\"></i>{}</span>", escaped(name));
-            }
-            text.push_str("</div>");
-        }
-        let _ = writeln!(
-            text,
-            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\" xmlns=\"http://www.w3.org/2000/svg\">",
-            escaped(label)
-        );
-        let (right, bottom) = (width - RIGHT, height - BOTTOM);
+    pub(crate) fn finish(mut self, label: &'static str) -> Drawing {
+        let mut text = String::new();
+        let (right, bottom) = (self.width - RIGHT, self.height - BOTTOM);
         for (value, word) in &self.y.ticks {
             let (_, y) = self.at(self.x.least, *value);
             let _ = writeln!(
@@ -201,7 +193,7 @@ impl Plot {
             text,
             "<text class=\"title middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             (LEFT + right) / 2.0,
-            height - 6.0,
+            self.height - 6.0,
             escaped(self.x.title)
         );
         let middle = (TOP + bottom) / 2.0;
@@ -211,7 +203,69 @@ impl Plot {
             escaped(self.y.title)
         );
         text.push_str(&self.body);
+        self.body = text;
+        Drawing { width: self.width, height: self.height, label, body: self.body, legend: self.legend }
+    }
+}
+
+/// A plot that is drawn: part of a page, or a file of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Drawing {
+    width: f64,
+    height: f64,
+    label: &'static str,
+    body: String,
+    /// Names and classes of the lines.
+    legend: Vec<(String, String)>,
+}
+
+impl Drawing {
+    /// As part of a page, whose style and colours it takes.
+    pub(crate) fn figure(&self) -> String {
+        let mut text = String::from("<figure>");
+        if self.legend.len() > 1 {
+            text.push_str("<div class=\"legend\">");
+            for (name, class) in &self.legend {
+                let _ = write!(text, "<span><i class=\"key {class}\"></i>{}</span>", escaped(name));
+            }
+            text.push_str("</div>");
+        }
+        let Drawing { width, height, label, body, .. } = self;
+        let _ = writeln!(
+            text,
+            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\" xmlns=\"{NAMESPACE}\">",
+            escaped(label)
+        );
+        text.push_str(body);
         text.push_str("</svg></figure>\n");
+        text
+    }
+
+    /// As a file that needs nothing else: `style` has plain colours, and title and legend stand above the plot.
+    pub(crate) fn file(&self, title: &str, style: &str, paper: &str) -> String {
+        let Drawing { width, height, label, body, legend } = self;
+        let rows = if legend.len() > 1 { legend.len() as f64 } else { 0.0 };
+        let head = FILE_TITLE + rows * LEGEND_ROW;
+        let whole = height + head;
+        let mut text = format!(
+            "<svg xmlns=\"{NAMESPACE}\" width=\"{width}\" height=\"{whole}\" viewBox=\"0 0 {width} {whole}\" role=\"img\" \
+             aria-label=\"{}\">\n<style>\n{style}</style>\n<rect width=\"{width}\" height=\"{whole}\" fill=\"{paper}\"/>\n\
+             <text class=\"title\" x=\"{LEFT}\" y=\"22\">{}</text>\n",
+            escaped(label),
+            escaped(title),
+        );
+        for (index, (name, class)) in legend.iter().enumerate().take(rows as usize) {
+            let y = FILE_TITLE + index as f64 * LEGEND_ROW;
+            let _ = writeln!(
+                text,
+                "<polyline class=\"line {class}\" points=\"{LEFT},{y} {},{y}\"/><text x=\"{}\" y=\"{}\">{}</text>",
+                LEFT + LEGEND_KEY,
+                LEFT + LEGEND_KEY + 6.0,
+                y + 4.0,
+                escaped(name)
+            );
+        }
+        let _ = write!(text, "<g transform=\"translate(0 {head})\">\n{body}</g>\n</svg>\n");
         text
     }
 }
@@ -293,7 +347,15 @@ mod tests {
         plot.area("c0", &[(0.0, 5.0), (10.0, 5.0)]);
         plot.dots("c0", &[(1.0, 2.0, "t".to_owned())]);
         plot.mark(5.0, "knee");
-        let text = plot.finish("l");
+        let drawing = plot.finish("l");
+        let (figure, file) = (drawing.figure(), drawing.file("t & u", ".line{}", "#fff"));
+        assert!(file.starts_with("<svg ") && file.contains("t &amp; u") && file.contains("height=\"268\""), "{file}");
+        for text in [figure, file] {
+            is_well_formed(&text);
+        }
+    }
+
+    fn is_well_formed(text: &str) {
         assert!(text.contains("a &lt;b&gt; &amp; &quot;c&quot;"), "{text}");
         let opened = text.matches('<').count() - text.matches("</").count() - text.matches("/>").count();
         assert_eq!(opened, text.matches("</").count(), "{text}");

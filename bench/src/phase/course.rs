@@ -6,36 +6,36 @@ use std::time::Duration;
 use base::Random;
 use remoting::text::Text;
 
+use super::backlog;
+use super::caught_up::CaughtUp;
 use super::watch::{Watch, Watched};
 use super::{Pacing, Phase, Reads, Sends};
 use crate::arguments::TargetArgs;
 use crate::clock::{RunClock, nanoseconds};
 use crate::desk::Desk;
+use crate::duties::{Duties, Member, producer_heartbeat};
 use crate::error::BenchError;
 use crate::hiccup::HiccupMeter;
 use crate::load::{Drive, Finished, RunningLoad, START_DELAY};
+use crate::order::OrderCheck;
 use crate::pace::Pace;
-use crate::pull::{AtEnd, PullForm, PullTally, RunningPulls};
+use crate::pull::{AtEnd, PullBounds, PullForm, PullTally, RETRY_DELAY_NS, RunningPulls};
 use crate::record::Shelf;
 use crate::report::{PullFigures, Report, SendFigures};
 use crate::target::Target;
 use crate::template::SendForm;
 use crate::timeline::Timeline;
-use crate::wire::Link;
+use crate::wire::{AWAY_PAUSE, AWAY_TIME_MAX, Link};
 
 pub(crate) const PRODUCER_GROUP: &str = "bench_producer";
 const CONSUMER_GROUP: &str = "bench_consumer";
 /// After the last message was answered, the consumer has so long to get it, and its delay.
 const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(5);
 const ARRIVAL_PERIOD: Duration = Duration::from_millis(10);
+/// After the last commit the target has so long to know it.
+const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 /// Gives the first pulls time to be parked at the broker.
 const PARK_DELAY: Duration = Duration::from_millis(200);
-/// How a backlog is made: connections, and requests in flight on each.
-const BACKLOG_CONNECTIONS: u16 = 8;
-const BACKLOG_WINDOW: usize = 64;
-/// A backlog that is not there by then is given up.
-const BACKLOG_TIME_MAX: Duration = Duration::from_secs(600);
-const BACKLOG_PERIOD: Duration = Duration::from_millis(5);
 
 /// What came of a phase.
 pub(crate) struct Measured {
@@ -49,54 +49,38 @@ pub(crate) struct Measured {
 /// When it does not come about; what goes wrong within it is in its figures.
 pub(crate) fn run(phase: &Phase, args: &TargetArgs, seed: u64, desk: &mut Desk) -> Result<Measured, BenchError> {
     let mut random = Random::new(seed);
-    let mut target = Target::prepare(args, &phase.topic)?;
     let clock = RunClock::start();
+    let mut target = prepare(phase, args, clock, desk)?;
     let form = match &phase.sends {
         Some(sends) => Some(send_form(&target, sends, &mut random)?),
         None => None,
     };
     if let Some(backlog) = &phase.backlog {
         let form = send_form(&target, &backlog.sends, &mut random)?;
-        store_backlog(&mut target, form, backlog.messages, clock, desk)?;
+        backlog::store(&mut target, form, backlog.messages, clock, desk)?;
     }
     let course = Course { phase, target, clock, form };
     course.run(&mut random, args, desk)
+}
+
+/// Makes the topic. A target that is away, as between two phases of a run, is awaited as one that goes away within them.
+fn prepare(phase: &Phase, args: &TargetArgs, clock: RunClock, desk: &Desk) -> Result<Target, BenchError> {
+    let limit_ns = clock.now_ns() + nanoseconds(AWAY_TIME_MAX);
+    loop {
+        if desk.is_stopped() {
+            return Err(BenchError::Stopped);
+        }
+        match Target::prepare(args, &phase.topic) {
+            Err(error) if error.is_silence() && clock.now_ns() < limit_ns => clock.sleep(AWAY_PAUSE),
+            prepared => return prepared,
+        }
+    }
 }
 
 fn send_form(target: &Target, sends: &Sends, random: &mut Random) -> Result<SendForm, BenchError> {
     let bodies = sends.bodies(random)?;
     let form = target.send_form(bodies);
     Ok(SendForm { batch: sends.batch, extras: sends.extras.clone(), ..form })
-}
-
-/// Stores so many messages, and moves the target's starts behind them.
-fn store_backlog(
-    target: &mut Target,
-    mut form: SendForm,
-    messages: u64,
-    clock: RunClock,
-    desk: &Desk,
-) -> Result<(), BenchError> {
-    form.extras.delay_ms = None;
-    let requests_max = messages.div_ceil(form.batch.into());
-    let drive = Drive::Window { requests: BACKLOG_WINDOW, requests_max };
-    let shelf = Shelf::new(0..0);
-    let links = Link::open_all(target.broker, BACKLOG_CONNECTIONS)?;
-    let load = RunningLoad::start(target, &form, links, &drive, clock.now_ns(), &shelf, clock)?;
-    let limit_ns = clock.now_ns() + nanoseconds(BACKLOG_TIME_MAX);
-    while !load.has_ended() && !desk.is_stopped() && clock.now_ns() < limit_ns {
-        clock.sleep(BACKLOG_PERIOD);
-    }
-    let Finished { tally, ended_early } = load.finish();
-    if !ended_early || tally.errors.total() > 0 || tally.lost > 0 {
-        let first = tally.errors.iter().next().map(|(code, _, remark)| format!("; first: code {code}: {remark}"));
-        let (stored, first) = (tally.answered - tally.errors.total(), first.unwrap_or_default());
-        return Err(BenchError::Backlog { stored, wanted: messages, first });
-    }
-    if !target.starts.is_empty() {
-        target.starts = target.ends()?;
-    }
-    Ok(())
 }
 
 struct Course<'a> {
@@ -124,6 +108,10 @@ struct Readers {
 impl Readers {
     fn message_count(&self) -> u64 {
         self.groups.iter().map(RunningPulls::message_count).sum()
+    }
+
+    fn retries_open(&self) -> u64 {
+        self.groups.iter().map(RunningPulls::retries_open).sum()
     }
 
     fn have_ended(&self) -> bool {
@@ -155,14 +143,15 @@ impl Course<'_> {
         let start_ns = clock.now_ns() + nanoseconds(delay);
         let span_from_ns = start_ns + nanoseconds(phase.warmup);
         let shelf = Shelf::new(span_from_ns..span_from_ns + nanoseconds(phase.duration));
-        let (readers, wanted) = self.start_readers(bounds.as_ref(), &shelf)?;
+        let (mut readers, wanted) = self.start_readers(bounds.as_ref(), &shelf)?;
+        let producers = phase.has_duties.then(|| self.start_duties(&links)).transpose()?;
         let hiccups = HiccupMeter::start(&shelf, clock)?;
         let load = match (&drive, &self.form, &phase.sends) {
             (Some(drive), Some(form), Some(sends)) => {
                 clock.sleep_until(start_ns.saturating_sub(nanoseconds(START_DELAY)));
                 let mut target = self.target.clone();
-                if sends.extras.delay_ms.is_some() {
-                    // They are answered with an offset among those that wait for their time.
+                if sends.extras.delay_ms.is_some() || sends.extras.commit_share.is_some() {
+                    // They are answered with an offset among those that wait for their time, or for their end.
                     target.starts.clear();
                 }
                 Some(RunningLoad::start(&target, form, links, drive, start_ns, &shelf, clock)?)
@@ -188,14 +177,33 @@ impl Course<'_> {
         }
         let finished = load.map(RunningLoad::finish);
         let wanted = match (&finished, wanted) {
-            (Some(_), Some(before)) => Some(self.await_arrivals(&readers, before)?),
-            (_, wanted) => wanted,
+            (Some(finished), Some(before)) => Some(self.await_arrivals(&readers, before, finished)),
+            (_, wanted) => wanted.map(Wanted::Counted),
         };
+        if let Some(producers) = producers {
+            producers.finish();
+        }
+        let commits_missing = phase.has_duties.then(|| self.commits_missing(&mut readers));
         let pulled = Readers::finish(readers.groups);
         let cold = Readers::finish(readers.cold);
         watch.remainder();
+        let stopped = watch.is_stopped();
+        if stopped && watched.end_ns == span_from_ns {
+            return Err(BenchError::Stopped);
+        }
         let timeline = watch.timeline;
-        let outcome = Came { finished, pulled, cold, wanted, watched, span_from_ns, start_ns, caught_up };
+        let outcome = Came {
+            finished,
+            pulled,
+            cold,
+            wanted,
+            watched,
+            span_from_ns,
+            start_ns,
+            caught_up,
+            stopped,
+            commits_missing,
+        };
         let report = self.report(&outcome, &drive, args, &timeline)?;
         Ok(Measured { report, timeline })
     }
@@ -223,40 +231,97 @@ impl Course<'_> {
         let starts = if catches_up { begins } else { ends };
         let there: i64 = ends.iter().zip(starts).map(|(end, start)| end - start).sum();
         if !tail && there == 0 {
-            return Err(super::usage("the topic has no messages to read"));
+            let (topic, queues) = (&self.target.lanes.topics[0], self.target.lanes.queues);
+            return Err(super::usage(&format!(
+                "the topic {topic} is not there, or has no messages to read in its first {queues} queue(s)"
+            )));
         }
         let end = if tail { AtEnd::Waits } else { AtEnd::Ends };
+        let limits = (!tail).then_some(ends.as_slice());
         for index in 0..reads.groups {
-            let form = self.pull_form(&reads, format!("{CONSUMER_GROUP}_{index}"), end);
-            let limits = (!tail).then_some(ends.as_slice());
-            let pulls = RunningPulls::start(&self.target, &form, reads.connections, starts, limits, shelf, self.clock)?;
-            readers.groups.push(pulls);
+            let form = self.pull_form(&reads, self.group(index), end);
+            if form.has_duties {
+                self.target.announce(&form)?;
+            }
+            readers.groups.push(self.start_pulls(&form, PullBounds { starts, limits }, shelf)?);
         }
         for index in 0..reads.cold_groups {
-            let form = self.pull_form(&reads, format!("{CONSUMER_GROUP}_cold_{index}"), AtEnd::Repeats);
-            let pulls = RunningPulls::start(
-                &self.target,
-                &form,
-                reads.connections,
-                begins,
-                Some(ends.as_slice()),
-                shelf,
-                self.clock,
-            )?;
-            readers.cold.push(pulls);
+            let group = format!("{CONSUMER_GROUP}_cold_{index}");
+            let form =
+                PullForm { has_duties: false, retry_share: None, ..self.pull_form(&reads, group, AtEnd::Repeats) };
+            let bounds = PullBounds { starts: begins, limits: Some(ends) };
+            readers.cold.push(self.start_pulls(&form, bounds, shelf)?);
         }
         Ok((readers, Some(there as u64 * u64::from(reads.groups))))
     }
 
+    fn start_pulls(
+        &self,
+        form: &PullForm,
+        bounds: PullBounds<'_>,
+        shelf: &Arc<Shelf>,
+    ) -> Result<RunningPulls, BenchError> {
+        let connections = self.phase.reads.map_or(1, |reads| reads.connections);
+        RunningPulls::start(&self.target, form, connections, bounds, shelf, self.clock)
+    }
+
+    /// One that commits offsets is this run's own: it has none before.
+    fn group(&self, index: u16) -> String {
+        match self.phase.has_duties {
+            true => format!("{CONSUMER_GROUP}_{:x}_{index}", self.target.run),
+            false => format!("{CONSUMER_GROUP}_{index}"),
+        }
+    }
+
     fn pull_form(&self, reads: &Reads, group: String, end: AtEnd) -> PullForm {
+        let lanes = self.target.lanes.clone();
+        let (order, commit_share) = match (&self.form, &self.phase.sends) {
+            (Some(form), Some(sends)) => {
+                let check = |order| OrderCheck::new(order, lanes.count() as u64, form.batch.into());
+                (form.order(sends.connections.into()).map(check), form.extras.commit_share)
+            }
+            _ => (None, None),
+        };
         PullForm {
             encoding: self.target.encoding,
             group: Text::from(group),
-            topic: self.target.topic.clone(),
+            lanes,
             count_max: reads.pull_messages,
             end,
             delay_ns: self.delay_ms() * 1_000_000,
+            order,
+            commit_share,
+            has_duties: self.phase.has_duties,
+            retry_share: reads.retry_share,
         }
+    }
+
+    /// Heartbeats of the connections that send.
+    fn start_duties(&self, links: &[Arc<Link>]) -> Result<Duties, BenchError> {
+        let group = Text::from_static(PRODUCER_GROUP);
+        let member = |(index, link): (usize, &Arc<Link>)| {
+            let heartbeat = producer_heartbeat(format!("bench_{:x}@{index}", self.target.run), &group);
+            Member { link: link.clone(), heartbeat, commits: Vec::new() }
+        };
+        Duties::start(links.iter().enumerate().map(member).collect(), self.clock)
+    }
+
+    /// How many queues of all groups the target has another offset of than was committed last.
+    fn commits_missing(&self, readers: &mut Readers) -> u64 {
+        let limit_ns = self.clock.now_ns() + nanoseconds(COMMIT_TIME_MAX);
+        let mut missing = 0;
+        for pulls in &mut readers.groups {
+            let Some(wanted) = pulls.commit() else { continue };
+            missing += loop {
+                let found = self.target.committed(&pulls.group).unwrap_or_default();
+                let differing = (0..wanted.len()).filter(|lane| found.get(*lane) != Some(&wanted[*lane])).count();
+                if differing == 0 || self.clock.now_ns() >= limit_ns {
+                    break differing as u64;
+                }
+                self.clock.sleep(ARRIVAL_PERIOD);
+            };
+        }
+        missing
     }
 
     fn delay_ms(&self) -> u64 {
@@ -264,20 +329,37 @@ impl Course<'_> {
     }
 
     /// Waits until all groups got everything. `before` is what there was before the load; returns all there is.
-    fn await_arrivals(&self, readers: &Readers, before: u64) -> Result<u64, BenchError> {
+    fn await_arrivals(&self, readers: &Readers, before: u64, finished: &Finished) -> Wanted {
         let groups = readers.groups.len() as u64;
-        let limit_ns = self.clock.now_ns() + nanoseconds(ARRIVAL_TIME_MAX) + self.delay_ms() * 1_000_000;
+        let retry_ns = if readers.retries_open() > 0 { RETRY_DELAY_NS } else { 0 };
+        let later_ns = (self.delay_ms() * 1_000_000).max(retry_ns);
+        let limit_ns = self.clock.now_ns() + nanoseconds(ARRIVAL_TIME_MAX) + later_ns;
+        let tally = &finished.tally;
+        let acknowledged = match self.form.as_ref().and_then(|form| form.extras.commit_share) {
+            Some(_) => tally.committed,
+            None => tally.answered - tally.errors.total() * self.batch(),
+        };
         loop {
-            let sent: i64 = self.target.ends()?.iter().zip(&self.target.starts).map(|(end, start)| end - start).sum();
-            let wanted = before + sent as u64 * groups;
+            // A target that is away cannot tell what it has; what it acknowledged is there to get.
+            let wanted = match self.target.ends() {
+                Ok(ends) => {
+                    let sent: i64 = ends.iter().zip(&self.target.starts).map(|(end, start)| end - start).sum();
+                    Wanted::Counted(before + sent as u64 * groups)
+                }
+                Err(_) => Wanted::Acknowledged(before + acknowledged * groups),
+            };
             // Delayed messages come to their queues one by one, so what is wanted may still grow.
             let may_grow = self.delay_ms() > 0 && self.clock.now_ns() + 1_000_000_000 < limit_ns;
-            if readers.message_count() >= wanted && !may_grow || readers.have_ended() || self.clock.now_ns() >= limit_ns
-            {
-                return Ok(wanted);
+            let is_there = readers.message_count() >= wanted.messages() && readers.retries_open() == 0 && !may_grow;
+            if is_there || readers.have_ended() || self.clock.now_ns() >= limit_ns {
+                return wanted;
             }
             self.clock.sleep(ARRIVAL_PERIOD);
         }
+    }
+
+    fn batch(&self) -> u64 {
+        self.phase.sends.as_ref().map_or(1, |sends| sends.batch.into())
     }
 
     fn report(
@@ -296,7 +378,12 @@ impl Course<'_> {
             return Err(BenchError::ConnectionsLost { broker: self.target.broker.to_string() });
         }
         let mut report = Report::new(args, phase, &self.target);
-        let pulls = came.wanted.map(|wanted| PullFigures { tally: &came.pulled, wanted, total: &timeline.total });
+        let pulls = came.wanted.map(|wanted| PullFigures {
+            tally: &came.pulled,
+            wanted: wanted.messages(),
+            total: &timeline.total,
+            commits_missing: came.commits_missing,
+        });
         match (&came.finished, &phase.sends) {
             (Some(finished), Some(sends)) => {
                 if let Some(pulls) = &pulls {
@@ -319,6 +406,7 @@ impl Course<'_> {
                     due,
                     ended_early: finished.ended_early,
                     total: &timeline.total,
+                    is_transactional: sends.extras.commit_share.is_some(),
                     body_bytes_mean: self.form.as_ref().map_or(0.0, SendForm::body_bytes_mean),
                 });
             }
@@ -332,7 +420,23 @@ impl Course<'_> {
             report.cold(&came.cold, came.watched.end_ns.saturating_sub(came.start_ns));
         }
         report.usage(&came.watched, &timeline.total);
+        self.ends_early(came, &mut report);
         Ok(report)
+    }
+
+    /// Tells of a phase that is not all that was asked for.
+    fn ends_early(&self, came: &Came, report: &mut Report) {
+        let (measured_ns, asked) = (came.watched.end_ns - came.span_from_ns, self.phase.duration);
+        if came.stopped {
+            let measured_s = measured_ns as f64 / 1e9;
+            report.faults.push(format!("stopped after {measured_s:.1} of {} s", asked.as_secs_f64()));
+        } else if measured_ns == 0 {
+            report.faults.push("the target went away for good in the warm-up: nothing is measured".to_owned());
+        }
+        if let Some(Wanted::Acknowledged(_)) = came.wanted {
+            let fault = "the target is away at the end: what is missing is counted from its acknowledgements";
+            report.faults.push(fault.to_owned());
+        }
     }
 }
 
@@ -341,39 +445,28 @@ struct Came {
     finished: Option<Finished>,
     pulled: PullTally,
     cold: PullTally,
-    wanted: Option<u64>,
+    wanted: Option<Wanted>,
     watched: Watched,
     span_from_ns: u64,
     start_ns: u64,
     caught_up: CaughtUp,
+    stopped: bool,
+    commits_missing: Option<u64>,
 }
 
-/// When consumers with a backlog were no further behind than the load makes them.
-struct CaughtUp {
-    /// Of all groups; 0: there is nothing to catch up with.
-    backlog: u64,
-    groups: u64,
-    /// Messages behind which still count as caught up: what is sent in 100 ms.
-    slack: u64,
-    at_ns: Option<u64>,
+/// Messages that there were to get, and how that is known.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    /// By the target's own count.
+    Counted(u64),
+    /// The target could not be asked.
+    Acknowledged(u64),
 }
 
-impl CaughtUp {
-    fn new(phase: &Phase, rate: u64) -> CaughtUp {
-        let groups = phase.reads.filter(|reads| reads.cold_groups == 0).map_or(0, |reads| u64::from(reads.groups));
-        let backlog = phase.backlog.as_ref().map_or(0, |backlog| backlog.messages);
-        CaughtUp { backlog: backlog * groups, groups, slack: (rate / 10).max(100) * groups, at_ns: None }
-    }
-
-    fn look(&mut self, clock: RunClock, answered: u64, pulled: u64) {
-        let wanted = self.backlog + answered * self.groups;
-        if self.at_ns.is_none() && self.backlog > 0 && pulled + self.slack >= wanted {
-            self.at_ns = Some(clock.now_ns());
+impl Wanted {
+    fn messages(self) -> u64 {
+        match self {
+            Wanted::Counted(messages) | Wanted::Acknowledged(messages) => messages,
         }
-    }
-
-    fn seconds(&self, from_ns: u64) -> Option<f64> {
-        let at_ns = self.at_ns?;
-        Some((at_ns.saturating_sub(from_ns) as f64 / 1e6).round() / 1e3)
     }
 }

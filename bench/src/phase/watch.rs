@@ -20,7 +20,8 @@ pub(crate) struct Watched {
     pub(crate) to: Snapshot,
     /// The most that the server had.
     pub(crate) memory: Option<Memory>,
-    /// The measured span ended here, before its time when the phase was stopped or through.
+    /// The measured span ended here, before its time when the phase was stopped or through; where it began when it ended
+    /// in the warm-up.
     pub(crate) end_ns: u64,
 }
 
@@ -58,6 +59,7 @@ impl<'a> Watch<'a> {
         while self.clock.now_ns() < span_ns.end && !ended(self.desk) {
             self.sleep_until(span_ns.end);
             let now_ns = self.clock.now_ns();
+            self.desk.passed((now_ns - span_ns.start) as f64 / (span_ns.end - span_ns.start) as f64);
             if now_ns >= looked_ns + MEMORY_PERIOD_NS {
                 (memory, looked_ns) = (look_at_memory(memory, pid), now_ns);
             }
@@ -66,7 +68,7 @@ impl<'a> Watch<'a> {
             }
         }
         let to = Snapshot::take(self.clock.now_ns(), messages(), pid);
-        let end_ns = self.clock.now_ns().min(span_ns.end);
+        let end_ns = self.clock.now_ns().clamp(span_ns.start, span_ns.end);
         Watched { from, to, memory: look_at_memory(memory, pid), end_ns }
     }
 

@@ -44,11 +44,16 @@ const fn of_reads(name: &'static str, takes: Takes, about: &'static str) -> Key 
     Key { name, takes, sends: false, reads: true, about }
 }
 
+/// Of a phase that sends and reads.
+const fn of_tails(name: &'static str, takes: Takes, about: &'static str) -> Key {
+    Key { name, takes, sends: false, reads: false, about }
+}
+
 const fn count(min: u64, max: u64) -> Takes {
     Takes::Count { min, max }
 }
 
-pub(crate) const KEYS: [Key; 30] = [
+pub(crate) const KEYS: [Key; 36] = [
     both(
         "kind",
         Takes::OneOf(&KINDS),
@@ -56,9 +61,15 @@ pub(crate) const KEYS: [Key; 30] = [
     ),
     both("warmup", Takes::Span, "time before the measured span"),
     both("duration", Takes::Span, "the measured span; of consume, the longest"),
-    both("queues", count(1, 1024), "queues of the topic"),
+    both("topics", count(1, 10_000), "topics, each with its queues; messages go to all of them"),
+    both("queues", count(1, 1024), "queues of each topic"),
     both("wire", Takes::OneOf(&["json", "compact"]), "encoding of request headers"),
-    both("backlog", count(0, 1 << 32), "messages that lie in the topic before"),
+    both("backlog", count(0, 1 << 32), "messages that lie in the topics before"),
+    both(
+        "client_duties",
+        Takes::Switch,
+        "heartbeats every 30 s and commits of offsets every 5 s, as official clients do",
+    ),
     of_sends("connections", count(1, 4096), "connections that send"),
     of_sends("window", count(1, 1024), "requests in flight on each connection, without rate"),
     of_sends("messages", count(1, 1 << 40), "messages after which a phase without rate ends"),
@@ -71,17 +82,33 @@ pub(crate) const KEYS: [Key; 30] = [
     of_sends("size", count(32, 4 << 20), "bytes of a body"),
     of_sends("size_max", count(32, 4 << 20), "bytes of the largest body; sizes are spread from size to it"),
     of_sends("random_share", Takes::Share, "share of a body that does not compress"),
-    of_sends("payloads", Takes::Text, "a file, or a folder of files, each a body behind the 24 bytes of its stamp"),
+    of_sends(
+        "payloads",
+        Takes::Text,
+        "a file, or a folder of files, each a body behind its 24 bytes of stamp; of .jsonl each line",
+    ),
     of_sends("batch", count(1, 1024), "messages of a request"),
     of_sends("keys", Takes::Switch, "each message has a key of its own"),
     of_sends("tags", Takes::Text, "tags that messages take in turn, with commas"),
     of_sends("properties", Takes::Text, "properties of all messages: name=value, with commas"),
-    of_sends("delay", Takes::Span, "messages are delivered so much later; end to end counts what they are later still"),
+    of_sends("delay", Takes::Span, "messages are delivered so much later; what they are later still is their lateness"),
+    of_sends(
+        "ordered_keys",
+        count(1, 1 << 20),
+        "all messages of a key into one queue, one after the other; readers check it",
+    ),
+    of_sends("transactions", Takes::Switch, "messages are half messages whose end follows"),
+    of_sends("commit_share", Takes::Share, "of transactions: the share that is committed; the rest is rolled back"),
     of_sends("flushed", Takes::Switch, "false: answered before the flush, also where flushDiskType=SYNC_FLUSH"),
     of_sends("compression", Takes::OneOf(&["none", "zlib"]), "how bodies travel and are stored"),
     of_reads("consumer_connections", count(1, 1024), "connections of each group"),
     of_reads("pull_messages", count(1, 1024), "messages a pull may bring"),
     of_reads("groups", count(1, 64), "groups that each get everything"),
+    of_tails(
+        "retry_share",
+        Takes::Share,
+        "the share of messages that each group sends back once; they come again after 1 s",
+    ),
     of_reads("cold_groups", count(0, 64), "groups that read the backlog again and again beside"),
 ];
 

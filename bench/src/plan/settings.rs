@@ -39,11 +39,16 @@ impl Settings {
         all
     }
 
-    /// One phase for each combination of values, the last key fastest. `base` is where relative paths begin.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        self.settings.iter().map(|setting| setting.key)
+    }
+
+    /// One phase for each combination of values, the last key fastest. `base` is where relative paths begin, `topic` what
+    /// holds of topics where no key says otherwise.
     ///
     /// # Errors
     /// When values do not go together.
-    pub(crate) fn phases(&self, name: &str, base: &Path) -> Result<Vec<Phase>, BenchError> {
+    pub(crate) fn phases(&self, name: &str, base: &Path, topic: &TopicForm) -> Result<Vec<Phase>, BenchError> {
         let count = self.settings.iter().map(|setting| setting.values.len()).product::<usize>();
         if count > PHASES_MAX {
             return Err(usage(&format!("{count} combinations of values; {PHASES_MAX} are possible")));
@@ -64,7 +69,7 @@ impl Settings {
                     name.push_str(&format!(" {key}={}", shown(value)));
                 }
             }
-            phases.push(Chosen { values: chosen }.phase(name, base)?);
+            phases.push(Chosen { values: chosen }.phase(name, base, topic)?);
         }
         Ok(phases)
     }
@@ -139,28 +144,40 @@ impl Chosen<'_> {
         seconds(name, value)
     }
 
+    fn share(&self, name: &str) -> Option<f64> {
+        if let Some(Scalar::Share(share)) = self.get(name) { Some(*share) } else { None }
+    }
+
     fn is_on(&self, name: &str, default: bool) -> bool {
         if let Some(Scalar::Switch(on)) = self.get(name) { *on } else { default }
     }
 
-    fn phase(&self, name: String, base: &Path) -> Result<Phase, BenchError> {
+    fn phase(&self, name: String, base: &Path, topic: &TopicForm) -> Result<Phase, BenchError> {
         let kind = self.text("kind").unwrap_or("send");
         let reads = (kind != "send").then(|| Reads {
             connections: self.small("consumer_connections", 1),
             pull_messages: self.small("pull_messages", 32),
             groups: self.small("groups", 1),
             cold_groups: self.small("cold_groups", 0),
+            retry_share: self.share("retry_share").filter(|share| *share > 0.0),
         });
         let backlog = self.count("backlog", 0);
         if reads.is_some_and(|reads| reads.cold_groups > 0) && (backlog == 0 || kind == "consume") {
             return Err(usage("cold_groups read a backlog beside a load: kind = \"tail\" and a backlog are missing"));
         }
-        if kind == "consume" && backlog == 0 {
-            return Err(usage("a phase that only consumes needs a backlog"));
-        }
         let sends = self.sends(base)?;
-        let wire = if self.text("wire") == Some("compact") { Wire::Compact } else { Wire::Json };
-        let topic = TopicForm { name: None, queues: self.small("queues", 8), wire, create: true, check_offsets: true };
+        let topic = TopicForm {
+            topics: self.small("topics", topic.topics),
+            queues: self.small("queues", topic.queues),
+            wire: match self.text("wire") {
+                Some("compact") => Wire::Compact,
+                Some(_) => Wire::Json,
+                None => topic.wire,
+            },
+            ..topic.clone()
+        };
+        // Nobody may send a message back who is not known to the broker.
+        let has_duties = self.is_on("client_duties", reads.is_some_and(|reads| reads.retry_share.is_some()));
         let phase = Phase {
             name,
             topic,
@@ -169,6 +186,7 @@ impl Chosen<'_> {
             sends: (kind != "consume").then(|| sends.clone()),
             reads,
             backlog: (backlog > 0).then_some(Backlog { messages: backlog, sends }),
+            has_duties,
         };
         phase.check()?;
         Ok(phase)
@@ -176,7 +194,7 @@ impl Chosen<'_> {
 
     fn sends(&self, base: &Path) -> Result<Sends, BenchError> {
         let min = self.word("size", 1024);
-        let random_share = if let Some(Scalar::Share(share)) = self.get("random_share") { *share } else { 1.0 };
+        let random_share = self.share("random_share").unwrap_or(1.0);
         let body = match self.text("payloads") {
             Some(path) => BodyForm::Payloads(base.join(PathBuf::from(path))),
             None => BodyForm::Sizes { min, max: self.word("size_max", min), random_share },
@@ -197,9 +215,19 @@ impl Chosen<'_> {
             delay_ms: delay.map(|delay| delay.as_millis() as u64).filter(|delay| *delay > 0),
             unflushed: !self.is_on("flushed", true),
             zlib: self.text("compression") == Some("zlib"),
+            ordered_keys: self.get("ordered_keys").map(|_| self.count("ordered_keys", 1)),
+            commit_share: self.commit_share()?,
         };
         let pacing = self.pacing()?;
         Ok(Sends { connections: self.small("connections", 8), pacing, body, batch: self.small("batch", 1), extras })
+    }
+
+    fn commit_share(&self) -> Result<Option<f64>, BenchError> {
+        match (self.is_on("transactions", false), self.share("commit_share")) {
+            (true, share) => Ok(Some(share.unwrap_or(1.0))),
+            (false, Some(_)) => Err(usage("commit_share is of transactions: transactions = true is missing")),
+            (false, None) => Ok(None),
+        }
     }
 
     fn pacing(&self) -> Result<Pacing, BenchError> {

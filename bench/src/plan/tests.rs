@@ -25,7 +25,9 @@ fn every_scenario_is_a_plan() {
         phases.dedup();
         assert_eq!(phases.len(), plan.phases.len(), "{name}: phases are told apart by their names");
         // One that is short enough for a test of its own.
-        let quick = Plan::load(name, &["duration=1s".to_owned(), "backlog=1000".to_owned()]);
+        let backlog = plan.phases.iter().any(|phase| phase.backlog.is_some()).then(|| "backlog=1000".to_owned());
+        let overrides: Vec<String> = ["duration=1s".to_owned()].into_iter().chain(backlog).collect();
+        let quick = Plan::load(name, &overrides);
         assert!(quick.is_ok(), "{name}: {:?}", quick.err());
     }
 }
@@ -91,6 +93,11 @@ fn values_that_do_not_go_together_name_their_phase() {
         ("kind = \"send\"\nbatch = 5\ndelay = 1\n", "cannot be delayed"),
         ("kind = \"send\"\nrate = 1000000\nduration = \"3h\"\n", "are possible"),
         ("kind = \"send\"\nproperties = \"x\"\n", "name=value"),
+        ("kind = \"send\"\ncommit_share = 0.5\n", "transactions = true is missing"),
+        ("kind = \"send\"\ntransactions = true\nbatch = 2\n", "cannot be half messages"),
+        ("kind = \"send\"\ntransactions = true\ndelay = 1\n", "leave out delay or transactions"),
+        ("kind = \"tail\"\nordered_keys = 5\nbacklog = 9\n", "leave out backlog or ordered_keys"),
+        ("kind = \"send\"\ntopics = 100\nqueues = 1000\n", "65,536"),
         ("kind = \"send\"\nduration = 0\n", "more than nothing"),
     ] {
         let error = read(&format!("[[phase]]\nname = \"x y\"\n{lines}"), &[]).unwrap_err();
@@ -105,4 +112,33 @@ fn a_plan_that_is_not_there_is_told_with_what_is() {
     let error = Plan::load("satration", &[]).unwrap_err();
     assert_eq!(error.exit_code(), 3);
     assert!(error.to_string().ends_with("hint: did you mean saturation?"), "{error}");
+}
+
+#[test]
+fn the_keys_of_a_kind_of_load_reach_the_phase() {
+    let text = "[[phase]]\nkind = \"tail\"\ntopics = 3\ntransactions = true\nretry_share = 0.5\n[[phase]]\nkind = \"send\"\n\
+                ordered_keys = 7\nclient_duties = true\n";
+    let plan = read(text, &[]).unwrap();
+    let (first, second) = (&plan.phases[0], &plan.phases[1]);
+    assert_eq!((first.topic.topics, first.reads.unwrap().retry_share), (3, Some(0.5)));
+    assert_eq!(first.sends.as_ref().unwrap().extras.commit_share, Some(1.0));
+    // Who sends messages back must be known to the broker.
+    assert!(first.has_duties && second.has_duties);
+    assert_eq!(second.sends.as_ref().unwrap().extras.ordered_keys, Some(7));
+    let error = read("[[phase]]\nkind = \"send\"\nretry_share = 0.5\n", &[]).unwrap_err();
+    assert!(error.contains("p.toml:3:1: retry_share means nothing in a phase of kind send"), "{error}");
+}
+
+#[test]
+fn a_single_command_takes_the_keys_of_plans() {
+    let one = |kind, options: &[&str], overrides: &[&str]| {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        single(kind, &texts(options), &texts(overrides), &TopicForm::own()).map_err(|error| error.to_string())
+    };
+    let phases = one("send", &["size=100"], &["size=200,300", "keys=true"]).unwrap();
+    assert_eq!(phases.len(), 2);
+    assert!(phases[0].sends.as_ref().unwrap().extras.keys);
+    assert!(one("send", &[], &["groups=2"]).unwrap_err().contains("nothing to `bench send`"));
+    assert!(one("send", &["window=0"], &[]).unwrap_err().starts_with("--window=0: window cannot be 0"));
+    assert!(one("consume", &[], &[]).unwrap_err().contains("needs a backlog"));
 }

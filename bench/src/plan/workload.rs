@@ -96,16 +96,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn translate(&mut self) -> Result<(), PlanError> {
-        if let Some(line) = self.line("topics").filter(|line| line.value != "1") {
-            let what = format!("a phase has one topic, not {}", line.value);
-            let hint = "write topics: 1 and more partitionsPerTopic; queues of one topic lie as far apart as topics do";
-            return Err(PlanError::new(self.source, &line.value_span, what, hint.to_owned()));
-        }
         let consumes = self.number("subscriptionsPerTopic")?.is_some_and(|count| count > 0.0);
         self.set("kind", &Raw::Text(if consumes { "tail" } else { "send" }.to_owned()), None)?;
-        for (theirs, ours) in
-            [("partitionsPerTopic", "queues"), ("producersPerTopic", "connections"), ("messageSize", "size")]
-        {
+        for (theirs, ours) in [
+            ("topics", "topics"),
+            ("partitionsPerTopic", "queues"),
+            ("producersPerTopic", "connections"),
+            ("messageSize", "size"),
+        ] {
             self.integer(theirs, ours)?;
         }
         if consumes {
@@ -177,6 +175,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
     use crate::phase::{Pacing, Phase};
+    use crate::target::TopicForm;
     use std::path::Path;
 
     const WORKLOAD: &str = "# a comment\nname: 1 topic / 16 partitions / 1kb\n\ntopics: 1\npartitionsPerTopic: 16\nkeyDistributor: \"NO_KEY\"\n\
@@ -189,7 +188,7 @@ producersPerTopic: 2\nproducerRate: 50000 # a second\nconsumerBacklogSizeGB: 0\n
 
     fn phase(text: &str) -> Phase {
         let workload = read(&source(text)).unwrap();
-        workload.settings.phases(&workload.name, Path::new("")).unwrap().remove(0)
+        workload.settings.phases(&workload.name, Path::new(""), &TopicForm::own()).unwrap().remove(0)
     }
 
     #[test]
@@ -213,7 +212,7 @@ producersPerTopic: 2\nproducerRate: 50000 # a second\nconsumerBacklogSizeGB: 0\n
     #[test]
     fn what_is_no_workload_is_told_with_its_place() {
         for (text, place, part) in [
-            ("topics: 100\n", "w.yaml:1:9", "one topic"),
+            ("topics: 100000\n", "w.yaml:1:1", "from 1 to 10000"),
             ("topics: 1\nmesageSize: 5\n", "w.yaml:2:1", "did you mean messageSize?"),
             ("topics: 1\nmessageSize: big\n", "w.yaml:2:14", "it takes a number"),
             ("messageSize: 5\n", "w.yaml:1:1", "from 32"),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::folder::Folder;
 use crate::ports::free_address;
 use crate::process::Running;
+use crate::program;
 
 /// How long a server of Apache's may take to accept connections: it starts a JVM and fills its pools.
 const READY_WITHIN: Duration = Duration::from_secs(90);
@@ -24,16 +25,17 @@ const OPENS: [&str; 3] = [
 /// The folder with the jars: that of `RINGMQ_APACHE_JARS`, or one that Maven fills.
 ///
 /// # Errors
-/// What `bench/apache/fetch` says when it cannot get them.
+/// What `ringmq bench peer --fetch` says when it cannot get them.
 pub fn jars() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the workspace");
-    let output = Command::new(root.join("bench/apache/fetch"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("bench/apache/fetch cannot be started: {error}"))?;
+    let mut command = Command::new(program::path());
+    command.args(["bench", "peer", "--fetch"]);
+    if let Some(jars) = std::env::var_os("RINGMQ_APACHE_JARS") {
+        command.arg("--apache").arg(jars);
+    }
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("{} cannot be started: {error}", program::path().display()))?;
     if !output.status.success() {
-        return Err(format!("bench/apache/fetch failed ({})", output.status));
+        return Err(format!("ringmq bench peer --fetch failed ({})", output.status));
     }
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end()))
 }
