@@ -308,7 +308,7 @@ fn however_a_message_is_sent_it_goes_into_its_light_queues_once() {
     let properties = to(&[&x]);
     connection.call_ok(&send_v1(&queue, "old").field("properties", &properties)).expect("stored");
     connection.call_ok(&send(&queue, "tried before", &properties).field("j", 3)).expect("stored");
-    let mut reply = send(&queue, "reply", &(properties.clone() + "REPLY_TO_CLIENT\u{1}nobody\u{2}"));
+    let mut reply = send(&queue, "reply", &(properties + "REPLY_TO_CLIENT\u{1}nobody\u{2}"));
     reply.code = SEND_REPLY_V2;
     assert_eq!(connection.call(&reply).expect("answered").code, CODE_SYSTEM_ERROR, "nobody waits for it");
     assert_tells(&mut connection, &queue, &x, &["old", "tried before", "reply"]);
