@@ -140,7 +140,7 @@ pub struct Scanner<'a> {
     at: u64,
     /// Behind the last valid record.
     end: u64,
-    /// When that was stored.
+    /// The latest time at which one was stored.
     stored_ms: i64,
 }
 
@@ -196,7 +196,7 @@ impl<'a> Scanner<'a> {
                     self.end = self.at;
                     let found = self.window.at(self.log, at, bytes)?;
                     let view = RecordView::decode(&found[..bytes as usize]).expect("it was just verified");
-                    self.stored_ms = view.store_timestamp_ms();
+                    self.stored_ms = self.stored_ms.max(view.store_timestamp_ms());
                     return Ok(Some(Found::Record { at, view }));
                 }
                 Step::Blank => self.at = self.file_limit(at),

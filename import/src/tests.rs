@@ -212,7 +212,7 @@ fn messages_keep_their_offsets_and_others_stay_behind() {
     maker.finish();
     let report = maker.import(&target).expect("imported");
     assert!(report.is_whole(), "{report:?}");
-    assert_eq!((report.records, report.queues, report.topics, report.groups, report.offsets), (23, 3, 2, 1, 2));
+    assert_eq!((report.records, report.queues, report.topics, report.groups, report.offsets), (23, 4, 2, 1, 2));
     let left: Vec<_> = report.left_out.iter().map(|(why, count)| (*why, *count)).collect();
     assert_eq!(left, [(LeftOut::NoTopic, 1), (LeftOut::NotInQueue, 1), (LeftOut::NoQueue, 1)]);
     let records = records(&target);
