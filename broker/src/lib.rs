@@ -21,6 +21,7 @@ mod pop;
 mod processor;
 mod registration;
 mod retention;
+mod stages;
 mod start;
 mod stats;
 pub mod takeover;
