@@ -3,8 +3,11 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+use crate::plan::key::span;
 
 /// Measures a broker: throughput and latency of sends, of catching up, and from end to end.
 #[derive(Debug, ClapArgs)]
@@ -68,6 +71,14 @@ pub struct TargetArgs {
     /// Name of the target in the result; its address by default.
     #[arg(long)]
     pub target: Option<String>,
+    /// Tell sends one by one that take longer, each with its stages at the target: 5ms, 800us.
+    #[arg(long, value_name = "TIME", value_parser = slower_than)]
+    pub trace_slower_than: Option<Duration>,
+}
+
+fn slower_than(text: &str) -> Result<Duration, String> {
+    let seconds = span(text).ok_or("a time has a unit: us, ms or s")?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 /// The topic of a single phase.

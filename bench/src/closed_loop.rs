@@ -35,7 +35,7 @@ pub(crate) struct ClosedLoop {
 
 impl ClosedLoop {
     pub(crate) fn new(link: Arc<Link>, load: Arc<Load>, place: Place, window: usize, left: u64) -> ClosedLoop {
-        let (tally, recorder) = (load.tally(), load.shelf.recorder());
+        let (tally, recorder) = (load.tally_of(&link), load.shelf.recorder());
         let keys_busy = vec![false; load.templates.order().map_or(0, Order::keys_each)];
         ClosedLoop {
             link,
@@ -124,6 +124,10 @@ impl ClosedLoop {
 }
 
 impl Frames for ClosedLoop {
+    fn waited(&mut self, waited_ns: u64) {
+        self.tally.waited_ns = waited_ns;
+    }
+
     fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
         let Ok(reply) = reply::read(frame) else {
             self.tally.unreadable += 1;
@@ -171,6 +175,7 @@ impl Frames for ClosedLoop {
     }
 
     fn restored(&mut self, away_ns: u64) {
+        self.tally.slow.over(self.link.port());
         self.tally.away_ns_max = self.tally.away_ns_max.max(away_ns);
         self.batch_end();
     }

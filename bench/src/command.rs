@@ -166,6 +166,7 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<([PathBuf; 2]
         server_pid: None,
         label: String::new(),
         target: Some(broker.to_string()),
+        trace_slower_than: None,
     });
     let runs = [&targets[0], &targets[1]].map(|target| plan_run(&plan, args.rounds, target, &args.desk));
     runs[0].check()?;
@@ -229,7 +230,8 @@ mod tests {
         let folders = ["a", "b"].map(|name| out.path().join(name));
         std::fs::create_dir(&folders[1]).unwrap();
         let broker = SocketAddr::from(([127, 0, 0, 1], 1));
-        let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None };
+        let target =
+            TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None };
         let run = || Run {
             name: "r",
             plan: Value::Null,

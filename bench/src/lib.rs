@@ -42,6 +42,8 @@ mod reply;
 mod report;
 mod run;
 mod single;
+mod slow;
+mod stages;
 mod summary;
 mod tally;
 mod target;

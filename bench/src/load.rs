@@ -13,6 +13,7 @@ use crate::open_loop::{self, Counts, Reader, Sender};
 use crate::order::Order;
 use crate::pace::{Arrivals, Pace};
 use crate::record::Shelf;
+use crate::slow::SlowSends;
 use crate::tally::SendTally;
 use crate::target::{Lanes, Target};
 use crate::template::{SendForm, Templates};
@@ -87,6 +88,13 @@ impl Load {
         self.blank_tally.clone()
     }
 
+    /// As [`Load::tally`], of what comes over this connection.
+    pub(crate) fn tally_of(&self, link: &Link) -> SendTally {
+        let mut tally = self.tally();
+        tally.slow.over(link.port());
+        tally
+    }
+
     /// Messages that were answered so far.
     pub(crate) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
@@ -126,13 +134,15 @@ impl RunningLoad {
         let keys = order.map_or(0, Order::keys_each);
         let links: Vec<_> = links.into_iter().map(|link| (link, Arc::new(Counts::new(keys)))).collect();
         let offsets = (!target.starts.is_empty()).then(|| OffsetLedger::new(&target.starts));
+        let mut blank_tally = SendTally::new(shelf.span_ns(), offsets);
+        blank_tally.slow = SlowSends::above(target.slower_than_ns);
         let load = Arc::new(Load {
             clock,
             templates: Templates::new(form, links.len()),
             lanes: form.lanes.clone(),
             ends: form.ends(),
             shelf: shelf.clone(),
-            blank_tally: SendTally::new(shelf.span_ns(), offsets),
+            blank_tally,
             answered: AtomicU64::new(0),
             links_busy: AtomicUsize::new(links.len() + usize::from(matches!(drive, Drive::Rate { .. }))),
             sending: AtomicBool::new(true),

@@ -175,7 +175,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(link: Arc<Link>, counts: Arc<Counts>, load: Arc<Load>, pace: Pace, place: Place) -> Reader {
-        let (tally, recorder) = (load.tally(), load.shelf.recorder());
+        let (tally, recorder) = (load.tally_of(&link), load.shelf.recorder());
         Reader {
             link,
             counts,
@@ -263,6 +263,10 @@ fn end_opaque(number: u64) -> i32 {
 }
 
 impl Frames for Reader {
+    fn waited(&mut self, waited_ns: u64) {
+        self.tally.waited_ns = waited_ns;
+    }
+
     fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
         let Ok(reply) = reply::read(frame) else {
             self.tally.unreadable += 1;
@@ -304,6 +308,7 @@ impl Frames for Reader {
     }
 
     fn restored(&mut self, away_ns: u64) {
+        self.tally.slow.over(self.link.port());
         self.tally.away_ns_max = self.tally.away_ns_max.max(away_ns);
     }
 }

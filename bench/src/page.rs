@@ -2,6 +2,7 @@
 
 mod chart;
 mod png;
+mod stages;
 mod svg;
 
 use std::collections::BTreeMap;
@@ -325,6 +326,7 @@ fn phase(name: &str, seen: &[Seen<'_>], gallery: &mut Gallery) -> String {
     }
     let alone = having.len() == 1;
     let hiccups = merged(having.iter().flat_map(|seen| seen.phases[name].iter().flatten()), Kind::Hiccup);
+    let mut below = String::new();
     let ladder = gallery.hang(&format!("{name}, latency by percentile"), &chart::ladder(&lines, Some(&hiccups)));
     let _ = write!(text, "<div class=\"charts\"><div><h3>Percentiles</h3>{ladder}</div>");
     for seen in having {
@@ -345,8 +347,12 @@ fn phase(name: &str, seen: &[Seen<'_>], gallery: &mut Gallery) -> String {
             "<div><h3>{tag} over time{of}{round}</h3>{over_time}</div>\
              <div><h3>How often each latency was seen{of}{round}</h3>{seen_often}</div>"
         );
+        if let Some(first) = seen.run.rounds(name).next() {
+            below.push_str(&stages::of_phase(first, &format!("{of}{round}")));
+        }
     }
     text.push_str("</div>\n");
+    text.push_str(&below);
     text
 }
 

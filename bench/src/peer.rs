@@ -62,14 +62,23 @@ pub(crate) fn run(args: &PeerArgs, stop: &Arc<StopSignal>) -> Result<Outcome, Be
         settings: args.settings.clone(),
         ports: args.ports.clone(),
         keeps_stores: args.keep_stores,
+        stop: stop.clone(),
     };
     let mut comparison =
         Comparison { args, site, out, stop, starts: Vec::new(), runs: Vec::new(), outcome: Outcome::Clean };
-    comparison.starts()?;
+    let mut came = comparison.starts();
     for (flush, plan) in PLANS {
-        comparison.plan(flush, plan)?;
+        came = came.and_then(|()| comparison.plan(flush, plan));
     }
-    comparison.tell()
+    match came {
+        Ok(()) => comparison.tell(),
+        // What was measured before is told all the same.
+        Err(error) if comparison.has_figures() => {
+            runtime::console::tell(format_args!("error: {error}"));
+            comparison.tell().map(|_| Outcome::Partial)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 struct Comparison<'a> {
@@ -98,7 +107,7 @@ impl Comparison<'_> {
                 if self.stop.is_asked() {
                     return Ok(());
                 }
-                await_quiet();
+                self.await_quiet();
                 let server =
                     Server::start(&self.site, product, &format!("{START}-{round}-{}", product.name()), "ASYNC_FLUSH")?;
                 RunClock::start().sleep(SETTLE_TIME);
@@ -165,7 +174,7 @@ impl Comparison<'_> {
             for phase in phases {
                 for product in in_turn(round) {
                     let others = Others::still(servers, product);
-                    await_quiet();
+                    self.await_quiet();
                     let in_front = matches!(phase.sends.as_ref().map(|sends| &sends.pacing), Some(Pacing::Rate { .. }));
                     let _first = in_front.then(RealTime::begin);
                     let shown = |measured: &Measured| {
@@ -178,6 +187,18 @@ impl Comparison<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What others do is not to be measured.
+    fn await_quiet(&self) {
+        for _ in 0..QUIET_SECONDS_MAX {
+            let (before_us, _) = machine_cpu_us();
+            RunClock::start().sleep(Duration::from_secs(1));
+            let (after_us, _) = machine_cpu_us();
+            if ((after_us - before_us) as f64) < QUIET_CORES * 1e6 || self.stop.is_asked() {
+                return;
+            }
+        }
     }
 
     /// A load of which nothing is kept.
@@ -208,13 +229,17 @@ impl Comparison<'_> {
         Ok(())
     }
 
+    fn has_figures(&self) -> bool {
+        !self.runs.is_empty() || !self.starts.is_empty()
+    }
+
     /// Prints the tables, and leaves them in the folder.
     fn tell(&self) -> Result<Outcome, BenchError> {
         let mut runs = Vec::new();
         for (plan, product, folder) in &self.runs {
             runs.push((*plan, *product, StoredRun::read(folder)?));
         }
-        if runs.is_empty() && self.starts.is_empty() {
+        if !self.has_figures() {
             return Err(if self.stop.is_asked() {
                 BenchError::Stopped
             } else {
@@ -249,6 +274,7 @@ fn target_of(server: &Server) -> TargetArgs {
         server_pid: Some(server.pid()),
         label: String::new(),
         target: Some(server.product.name().to_owned()),
+        trace_slower_than: None,
     }
 }
 
@@ -300,16 +326,4 @@ fn schedule(policy: &str, priority: &str) {
     let own = std::process::id().to_string();
     // Where it is not there or not permitted, the load runs as everything else does.
     let _ = Command::new("chrt").args([policy, "--pid", priority, &own]).output();
-}
-
-/// What others do is not to be measured.
-fn await_quiet() {
-    for _ in 0..QUIET_SECONDS_MAX {
-        let (before_us, _) = machine_cpu_us();
-        RunClock::start().sleep(Duration::from_secs(1));
-        let (after_us, _) = machine_cpu_us();
-        if ((after_us - before_us) as f64) < QUIET_CORES * 1e6 {
-            return;
-        }
-    }
 }

@@ -25,7 +25,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 const OPAQUE: i32 = 1_000_000_000;
 
 pub(crate) fn run(args: &ReadyArgs) -> Result<Outcome, BenchError> {
-    let waited_ms = wait(args.broker, Duration::from_secs(args.time_max))?;
+    let waited_ms = wait(args.broker, Duration::from_secs(args.time_max), || false)?;
     let since_ms = args.since_ms.map(|since_ms| runtime::clock::now_ms().0.saturating_sub(since_ms));
     eprintln!("{} stores messages after {} ms", args.broker, since_ms.unwrap_or(waited_ms));
     let line = json!({"mode": "ready", "target": args.broker.to_string(), "ready_ms": since_ms.unwrap_or(waited_ms)});
@@ -37,10 +37,13 @@ pub(crate) fn run(args: &ReadyArgs) -> Result<Outcome, BenchError> {
 /// Waits until a broker stores a message, and tells how long that took, in milliseconds.
 ///
 /// # Errors
-/// When it does not within that time.
-pub(crate) fn wait(broker: SocketAddr, time_max: Duration) -> Result<u64, BenchError> {
+/// When it does not within that time, or a stop is asked for.
+pub(crate) fn wait(broker: SocketAddr, time_max: Duration, is_stopped: impl Fn() -> bool) -> Result<u64, BenchError> {
     let clock = RunClock::start();
     loop {
+        if is_stopped() {
+            return Err(BenchError::Stopped);
+        }
         let failed = match attempt(broker, clock) {
             Ok(()) => return Ok(clock.now_ns() / 1_000_000),
             Err(failed) => failed,
@@ -63,7 +66,7 @@ fn attempt(broker: SocketAddr, clock: RunClock) -> Result<(), String> {
 }
 
 fn send_one(broker: SocketAddr, link: &Arc<Link>, clock: RunClock) -> Result<(), String> {
-    let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None };
+    let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None };
     let topic = TopicForm { name: None, topics: 1, queues: 1, wire: Wire::Json, create: true, check_offsets: false };
     let target = Target::prepare(&target, &topic).map_err(|error| error.to_string())?;
     let blank = payload::blank(BODY_BYTES_MIN, 1.0, &mut Random::new(target.run));

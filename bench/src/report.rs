@@ -12,6 +12,7 @@ use crate::phase::Phase;
 use crate::phase::watch::Watched;
 use crate::pull::PullTally;
 use crate::record::{Gathered, Kind};
+use crate::slow::SlowSends;
 use crate::tally::{Errors, SendTally};
 use crate::target::Target;
 
@@ -87,6 +88,10 @@ pub(crate) struct Report {
     pub(crate) void: Vec<String>,
     /// What of the machine makes the figures less certain.
     pub(crate) warnings: Vec<String>,
+    /// Where the target's time went, if it tells.
+    pub(crate) stages: Option<Value>,
+    /// The slowest sends, where they were asked for.
+    slow: Vec<Value>,
 }
 
 impl Report {
@@ -103,6 +108,8 @@ impl Report {
             faults: Vec::new(),
             void: Vec::new(),
             warnings: Vec::new(),
+            stages: None,
+            slow: Vec::new(),
         }
     }
 
@@ -272,6 +279,11 @@ impl Report {
         }
     }
 
+    pub(crate) fn slow(&mut self, slow: &SlowSends, watched: &Watched) {
+        self.warnings.extend(slow.warning(watched.stages.as_ref()));
+        self.slow = slow.clone().told(watched.stages.as_ref(), watched.from_ms);
+    }
+
     /// The value of a figure that is a number.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
         self.figures.iter().find(|(figure, _)| figure == name)?.1.as_f64()
@@ -309,6 +321,8 @@ impl Report {
             "faults": self.faults,
             "void": self.void,
             "warnings": self.warnings,
+            "stages": self.stages,
+            "slow": self.slow,
         })
     }
 
@@ -360,7 +374,7 @@ fn outcome<T>(faults: &[T], void: &[T]) -> Outcome {
     }
 }
 
-fn rounded(value: f64, digits: i32) -> Value {
+pub(crate) fn rounded(value: f64, digits: i32) -> Value {
     let factor = 10_f64.powi(digits);
     json!((value * factor).round() / factor)
 }

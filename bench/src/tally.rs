@@ -8,6 +8,7 @@ use remoting::code::ResponseCode;
 use crate::ledger::OffsetLedger;
 use crate::record::{Kind, Recorder};
 use crate::reply::{self, Reply};
+use crate::slow::SlowSends;
 use crate::target::Lanes;
 
 /// Answers that say something went wrong, by their code.
@@ -39,6 +40,13 @@ impl Errors {
     }
 }
 
+/// What answers have waited in the socket before their reader was awake.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    pub(crate) count: u64,
+    pub(crate) nanoseconds: u64,
+}
+
 /// Of sends.
 #[derive(Clone)]
 pub(crate) struct SendTally {
@@ -68,6 +76,12 @@ pub(crate) struct SendTally {
     pub(crate) rolled_back: u64,
     /// None: they are not checked.
     pub(crate) offsets: Option<OffsetLedger>,
+    /// Of what arrived last, in the socket.
+    pub(crate) waited_ns: u64,
+    /// Of all answers whose times are kept: how many, and what they have waited in the socket.
+    pub(crate) waits: Waits,
+    /// Those that took long, where they are asked for.
+    pub(crate) slow: SlowSends,
 }
 
 impl SendTally {
@@ -88,6 +102,9 @@ impl SendTally {
             committed: 0,
             rolled_back: 0,
             offsets,
+            waited_ns: 0,
+            waits: Waits::default(),
+            slow: SlowSends::default(),
         }
     }
 
@@ -105,6 +122,9 @@ impl SendTally {
         self.lost += other.lost;
         self.connections_lost += other.connections_lost;
         self.away_ns_max = self.away_ns_max.max(other.away_ns_max);
+        self.waits.count += other.waits.count;
+        self.waits.nanoseconds += other.waits.nanoseconds;
+        self.slow.merge(other.slow);
         self.committed += other.committed;
         self.rolled_back += other.rolled_back;
         if let (Some(offsets), Some(others)) = (&mut self.offsets, &other.offsets) {
@@ -161,6 +181,9 @@ impl SendTally {
             self.stored_in_span += messages;
         }
         if self.span_ns.contains(&answer.due_ns) {
+            self.waits.count += 1;
+            self.waits.nanoseconds += self.waited_ns;
+            self.slow.note(reply.opaque, answer.arrived_ns - answer.due_ns);
             recorder.record(Kind::Send, answer.arrived_ns - answer.due_ns);
         }
     }

@@ -13,6 +13,7 @@ use remoting::header::queue_offset::{GetMaxOffset, OffsetResponse, QueueRequest}
 use remoting::text::Text;
 
 use crate::arguments::{TargetArgs, Wire};
+use crate::clock::nanoseconds;
 use crate::error::BenchError;
 use crate::identity::client;
 use crate::machine;
@@ -78,6 +79,8 @@ pub(crate) struct Target {
     pub(crate) broker: SocketAddr,
     pub(crate) lanes: Lanes,
     pub(crate) server_pid: Option<u32>,
+    /// Sends that take longer are told one by one. 0: none are.
+    pub(crate) slower_than_ns: u64,
     pub(crate) encoding: HeaderEncoding,
     /// The offset that the next message of each lane will have; empty when offsets shall not be checked.
     pub(crate) starts: Vec<i64>,
@@ -99,6 +102,7 @@ impl Target {
             broker: args.broker,
             lanes: Lanes { topics, queues: form.queues },
             server_pid: args.server_pid,
+            slower_than_ns: args.trace_slower_than.map_or(0, nanoseconds),
             encoding: match form.wire {
                 Wire::Json => HeaderEncoding::Json,
                 Wire::Compact => HeaderEncoding::Compact,

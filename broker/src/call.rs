@@ -9,10 +9,10 @@ use remoting::command::Command;
 use remoting::fields::{FieldError, Fields};
 use remoting::text::Text;
 use runtime::net::Part;
-use transport::{ConnectionId, Outgoing};
+use transport::{ConnectionId, Outgoing, Trip};
 
 use crate::core::Core;
-use crate::parcel::Parcel;
+use crate::parcel::{Parcel, Reply};
 
 /// A request as it arrived, with where it came from. May cross to another core once.
 #[derive(Clone, Debug)]
@@ -103,11 +103,18 @@ pub(crate) struct Responder {
     /// Bytes of the connection's budget that the request holds.
     bytes: usize,
     answered: bool,
+    /// Of a request whose stages are measured.
+    trip: Option<Trip>,
 }
 
 impl Responder {
-    pub(crate) fn new(connection: ConnectionId, command: &Command, bytes: usize) -> Responder {
-        Responder { connection, opaque: command.opaque, oneway: command.is_oneway(), bytes, answered: false }
+    pub(crate) fn new(connection: ConnectionId, command: &Command, bytes: usize, trip: Option<Trip>) -> Responder {
+        Responder { connection, opaque: command.opaque, oneway: command.is_oneway(), bytes, answered: false, trip }
+    }
+
+    /// The times of the request, if its stages are measured.
+    pub(crate) fn trip(&mut self) -> &mut Option<Trip> {
+        &mut self.trip
     }
 
     /// Sends the answer to whoever asked, wherever the connection lives. A one-way request gets none.
@@ -137,11 +144,14 @@ impl Responder {
     }
 
     fn deliver(&self, core: &Rc<Core>, outgoing: Option<Outgoing>) {
+        if let Some(trip) = &self.trip {
+            core.stages.processed(trip);
+        }
+        let reply = Reply { connection: self.connection, bytes: self.bytes, outgoing, trip: self.trip };
         if self.connection.core == core.id {
-            core.deliver_reply(self.connection, self.bytes, outgoing);
+            core.deliver(reply);
         } else {
-            let reply = Parcel::Reply { connection: self.connection, bytes: self.bytes, outgoing };
-            core.mesh.send(self.connection.core, reply);
+            core.mesh.send(self.connection.core, Parcel::Reply(reply));
         }
     }
 }

@@ -25,12 +25,13 @@ use crate::config::Config;
 use crate::delay::Delays;
 use crate::filter::Filters;
 use crate::group::{GroupConfigs, GroupViews, Groups, Pulled, ReplyClients, Sessions};
-use crate::parcel::Parcel;
+use crate::parcel::{Parcel, Reply};
 use crate::placement::{Placement, TABLES_CORE};
 use crate::pop::Pops;
 use crate::processor::send::Additions;
 use crate::registration::Registration;
 use crate::retention::Retention;
+use crate::stages::Stages;
 use crate::stats::Stats;
 use crate::topic::{Topic, TopicOwner, Topics};
 use crate::transaction::Transactions;
@@ -106,6 +107,8 @@ pub(crate) struct Core {
     /// Expressions that pulls of this core's queues filter by.
     pub(crate) filters: Filters,
     pub(crate) stats: Stats,
+    /// Where the time of this core's requests goes.
+    pub(crate) stages: Stages,
     /// How old segments of this core's logs go.
     pub(crate) retention: Retention,
     /// The tables themselves: on the tables' core only.
@@ -166,6 +169,7 @@ impl Core {
             delays: Delays::default(),
             filters: Filters::default(),
             stats: Stats::default(),
+            stages: Stages::new(config.stages),
             retention: Retention::default(),
             tables: OnceCell::new(),
             asks: RefCell::default(),
@@ -182,6 +186,7 @@ impl Core {
 
     pub(crate) fn set_config(&self, config: &Config) {
         *self.additions.borrow_mut() = Rc::new(additions(config));
+        self.stages.configure(config.stages);
         *self.config.borrow_mut() = Rc::new(config.clone());
     }
 
@@ -357,13 +362,14 @@ impl Core {
     }
 
     /// Gives an answer to a connection of this core.
-    pub(crate) fn deliver_reply(&self, connection: ConnectionId, bytes: usize, outgoing: Option<Outgoing>) {
-        if let Some(connection) = self.server().connection(connection) {
-            if let Some(outgoing) = outgoing {
-                connection.send(outgoing);
-            }
-            connection.finished(bytes);
+    pub(crate) fn deliver(&self, reply: Reply) {
+        let Some(connection) = self.server().connection(reply.connection) else { return };
+        match (reply.outgoing, reply.trip) {
+            (Some(outgoing), trip) => connection.send(outgoing.with_trip(trip)),
+            (None, Some(trip)) => self.stages.ended(connection.peer(), &trip),
+            (None, None) => {}
         }
+        connection.finished(reply.bytes);
     }
 
     pub(crate) fn server(&self) -> &Rc<Server> {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use runtime::net::Accepted;
-use transport::{ConnectionId, Outgoing};
+use transport::{ConnectionId, Outgoing, Trip};
 
 use crate::call::Call;
 use crate::core::Core;
@@ -11,16 +11,29 @@ use crate::core::Core;
 /// A step of another core's work.
 pub(crate) type Step = Box<dyn FnOnce(&Rc<Core>) + Send>;
 
+/// The answer of a request that a connection of the receiving core asked.
+pub(crate) struct Reply {
+    pub(crate) connection: ConnectionId,
+    /// Of the connection's budget, to be given back.
+    pub(crate) bytes: usize,
+    /// `None`: only the end of a one-way request.
+    pub(crate) outgoing: Option<Outgoing>,
+    /// Of a request whose stages are measured.
+    pub(crate) trip: Option<Trip>,
+}
+
 /// One thing sent from core to core.
 pub(crate) enum Parcel {
     /// A connection that another core accepted.
     Connection(Accepted),
     /// A request for an owner on the receiving core; its answer comes back as `Reply`.
     Call(Call),
-    /// The answer of a request that this core's connection asked, or only the end of a one-way request.
-    Reply { connection: ConnectionId, bytes: usize, outgoing: Option<Outgoing> },
+    Reply(Reply),
     /// A request of ours to a client of the receiving core, not to be answered.
-    Send { connection: ConnectionId, outgoing: Outgoing },
+    Send {
+        connection: ConnectionId,
+        outgoing: Outgoing,
+    },
     /// A step to be done on the receiving core.
     Run(Step),
 }

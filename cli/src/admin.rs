@@ -9,6 +9,7 @@ mod group;
 mod message;
 mod order;
 mod query;
+mod stages;
 mod targets;
 mod topic;
 
@@ -77,6 +78,8 @@ enum AdminCommand {
     UpdateBrokerConfig(broker::UpdateBrokerConfig),
     /// Print a broker's state
     BrokerStatus(broker::BrokerStatus),
+    /// Print where a broker's time goes: how long sends and pulls take in each stage
+    Stages(stages::Stages),
     /// Print the nameservers' configuration
     GetNamesrvConfig,
 }
@@ -124,6 +127,7 @@ impl Session {
             AdminCommand::GetBrokerConfig(command) => command.run(self).await,
             AdminCommand::UpdateBrokerConfig(command) => command.run(self).await,
             AdminCommand::BrokerStatus(command) => command.run(self).await,
+            AdminCommand::Stages(command) => command.run(self).await,
             AdminCommand::GetNamesrvConfig => broker::nameserver_config(self).await,
         }
     }

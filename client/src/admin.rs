@@ -6,6 +6,7 @@ use remoting::body::connection::ConsumerConnection;
 use remoting::body::consume::ConsumeStats;
 use remoting::body::group::{GroupList, SubscriptionGroupConfig};
 use remoting::body::kv::KvTable;
+use remoting::body::stages::StageTimes;
 use remoting::body::topic::{TopicConfig, TopicFilterType, TopicStatsTable};
 use remoting::code::RequestCode;
 use remoting::command::Command;
@@ -98,6 +99,14 @@ impl Client {
         self.call_broker(address, Command::request(RequestCode::DELETE_TOPIC_IN_BROKER, fields)).await?;
         self.forget_route(topic);
         Ok(())
+    }
+
+    /// Where a broker's time went since it began. Brokers of other makes do not tell.
+    ///
+    /// # Errors
+    /// When the broker does not tell.
+    pub async fn stage_times(&self, address: &str) -> Result<StageTimes, ClientError> {
+        self.broker_body(address, RequestCode::GET_STAGES, Fields::new()).await
     }
 
     /// The settings of a topic on a broker.

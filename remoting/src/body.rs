@@ -13,6 +13,7 @@ pub mod pop;
 pub mod queue;
 pub mod register;
 pub mod route;
+pub mod stages;
 pub mod stats;
 pub mod topic;
 

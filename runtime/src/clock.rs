@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::Millis;
 use futures_lite::FutureExt;
+use nix::time::{ClockId, clock_gettime};
 
 /// The wall clock, in milliseconds since 1970.
 pub fn now_ms() -> Millis {
@@ -27,6 +28,35 @@ pub fn local_hour(now: Millis) -> u8 {
 /// A point on the monotonic clock.
 pub fn instant() -> Instant {
     Instant::now()
+}
+
+/// A point on the monotonic clock as a number, for those who keep many: nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp(u64);
+
+impl Stamp {
+    pub fn now() -> Stamp {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
+        Stamp(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+    }
+
+    /// Nanoseconds from an earlier point to this one; 0 when that is the later.
+    pub fn since(self, earlier: Stamp) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    pub fn minus(self, nanoseconds: u64) -> Stamp {
+        Stamp(self.0.saturating_sub(nanoseconds))
+    }
+
+    pub fn plus(self, nanoseconds: u64) -> Stamp {
+        Stamp(self.0.saturating_add(nanoseconds))
+    }
+}
+
+/// The wall clock to the nanosecond, as the kernel stamps what arrives.
+pub(crate) fn wall_nanoseconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 pub async fn sleep(span: Duration) {

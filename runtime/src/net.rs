@@ -15,9 +15,12 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_lite::{AsyncRead, AsyncWrite};
 use glommio::net::{TcpListener, TcpStream};
 use nix::net::if_::InterfaceFlags;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, socket, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, getsockopt, setsockopt, socket, sockopt,
+};
 
 use crate::buffer::SlabSlice;
+use crate::clock::{self, Stamp};
 use crate::file::FileRange;
 use crate::reactor::{self, Readiness};
 
@@ -27,6 +30,9 @@ const SLICES_AT_ONCE: usize = 256;
 const SENDFILE_BYTES_MAX: usize = 256 << 10;
 /// Bytes that are read out of a file by hand when its socket is full, to wait for room with.
 const PROBE_BYTES: usize = 512;
+
+/// What seems to have waited longer in a socket was stamped by a clock that was set since.
+const WAIT_NS_MAX: u64 = 120_000_000_000;
 
 /// A part of what is to be sent.
 #[derive(Clone, Debug)]
@@ -100,17 +106,27 @@ enum ListenSocket {
 const PORT_FREE_TIME_MAX: Duration = Duration::from_secs(2);
 const PORT_FREE_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Whether one could listen on an address now, or soon; a port of 0 is replaced by a free one. Blocks.
+/// Whether one could listen on an address now, or soon; a port of 0 is replaced by a free one. Nobody can connect to what is
+/// tried. Blocks.
 pub fn probe(address: SocketAddr) -> io::Result<SocketAddr> {
     let until = Instant::now() + PORT_FREE_TIME_MAX;
     loop {
-        match StdListener::bind(address) {
+        match bound(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
                 std::thread::sleep(PORT_FREE_LOOK_EVERY);
             }
             outcome => return outcome?.local_addr(),
         }
     }
+}
+
+/// A socket that has an address and does not listen, under the rules of one that is to listen.
+fn bound(address: SocketAddr) -> io::Result<StdListener> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    Ok(StdListener::from(socket))
 }
 
 /// The address that other hosts most likely reach this one at: of the first interface that is up and is not the
@@ -194,6 +210,17 @@ struct Inner {
     kind: Kind,
     /// The last receive emptied the socket: waiting comes before the next one.
     is_drained: Cell<bool>,
+    /// The kernel tells when what is received had arrived.
+    is_stamped: Cell<bool>,
+    received: Cell<Received>,
+}
+
+/// When the newest of what was received last had arrived, and when it was taken out of the socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received {
+    /// As `read` where the kernel does not tell.
+    pub arrived: Stamp,
+    pub read: Stamp,
 }
 
 enum Kind {
@@ -245,7 +272,9 @@ impl Stream {
                 stream.borrow().as_raw_fd()
             }
         };
-        Ok(Stream { stream: Rc::new(Inner { kind, is_drained: Cell::new(false) }), socket })
+        let inner =
+            Inner { kind, is_drained: Cell::new(false), is_stamped: Cell::new(false), received: Cell::default() };
+        Ok(Stream { stream: Rc::new(inner), socket })
     }
 
     pub fn peer_address(&self) -> io::Result<SocketAddr> {
@@ -262,6 +291,23 @@ impl Stream {
         }
     }
 
+    /// Has the kernel tell soon when what is received had arrived. Only our own reactor can ask for it.
+    pub fn stamp_arrivals(&self) {
+        if let Kind::Ring(stream) = &self.stream.kind {
+            self.stream.is_stamped.set(stamp_arrivals(stream));
+        }
+    }
+
+    /// Of the last [`Stream::receive`].
+    pub fn received(&self) -> Received {
+        self.stream.received.get()
+    }
+
+    fn set_received(&self, waited_ns: u64) {
+        let read = Stamp::now();
+        self.stream.received.set(Received { arrived: read.minus(waited_ns), read });
+    }
+
     /// Receives at most `bytes_max` bytes behind what the buffer holds. 0: the peer sends no more.
     pub async fn receive(&self, buffer: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
         let stream = match &self.stream.kind {
@@ -273,6 +319,7 @@ impl Stream {
         let received =
             poll_fn(|context| Pin::new(&mut *stream.borrow_mut()).poll_read(context, &mut buffer[filled..])).await;
         buffer.truncate(filled + *received.as_ref().unwrap_or(&0));
+        self.set_received(0);
         received
     }
 
@@ -284,23 +331,33 @@ impl Stream {
                 is_drained.set(false);
             }
             buffer.reserve(bytes_max);
-            let target = buffer.chunk_mut().as_mut_ptr();
-            // SAFETY: the buffer has reserved this many bytes behind what it holds; the socket is open.
-            let received = unsafe { libc::recv(self.socket, target.cast(), bytes_max, libc::MSG_DONTWAIT) };
-            if received >= 0 {
-                let received = received as usize;
-                // SAFETY: the kernel has filled so many of the reserved bytes.
-                unsafe { buffer.advance_mut(received) };
-                is_drained.set(received < bytes_max);
-                return Ok(received);
-            }
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                io::ErrorKind::WouldBlock => is_drained.set(true),
-                io::ErrorKind::Interrupted => {}
-                _ => return Err(error),
+            match self.receive_now(buffer, bytes_max) {
+                Ok(received) => {
+                    is_drained.set(received < bytes_max);
+                    return Ok(received);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => is_drained.set(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Takes what is there into the reserved bytes.
+    fn receive_now(&self, buffer: &mut BytesMut, bytes_max: usize) -> io::Result<usize> {
+        let target = buffer.chunk_mut().as_mut_ptr();
+        let (received, waited_ns) = if self.stream.is_stamped.get() {
+            // SAFETY: the buffer has reserved this many bytes behind what it holds.
+            unsafe { receive_message(self.socket, target, bytes_max, libc::MSG_DONTWAIT) }?
+        } else {
+            // SAFETY: the buffer has reserved this many bytes behind what it holds; the socket is open.
+            let received = unsafe { libc::recv(self.socket, target.cast(), bytes_max, libc::MSG_DONTWAIT) };
+            (usize::try_from(received).map_err(|_| io::Error::last_os_error())?, 0)
+        };
+        // SAFETY: the kernel has filled so many of the reserved bytes.
+        unsafe { buffer.advance_mut(received) };
+        self.set_received(waited_ns);
+        Ok(received)
     }
 
     /// Sends all parts in order and takes them out of the queue as they go.
@@ -392,6 +449,69 @@ async fn send_bytes(stream: &RefCell<TcpStream>, bytes: &[u8]) -> io::Result<usi
     poll_fn(|context| Pin::new(&mut *stream.borrow_mut()).poll_write(context, bytes)).await
 }
 
+/// Has the kernel tell soon when what is received had arrived. Whether it does. It begins with it in its own time, unless
+/// others have asked for it already.
+pub fn stamp_arrivals(stream: &StdStream) -> bool {
+    setsockopt(stream, sockopt::ReceiveTimestampns, &true).is_ok()
+}
+
+/// Receives into the buffer as far as it goes, and tells for how many nanoseconds the newest of the bytes had waited in
+/// the socket: 0 where [`stamp_arrivals`] was not asked for.
+pub fn receive_stamped(stream: &StdStream, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+    // SAFETY: the buffer is as long as it says.
+    unsafe { receive_message(stream.as_raw_fd(), buffer.as_mut_ptr(), buffer.len(), 0) }
+}
+
+/// # Safety
+/// So many bytes can be written at `target`.
+unsafe fn receive_message(
+    socket: RawFd,
+    target: *mut u8,
+    bytes_max: usize,
+    flags: libc::c_int,
+) -> io::Result<(usize, u64)> {
+    let mut slice = libc::iovec { iov_base: target.cast(), iov_len: bytes_max };
+    let mut control = Control::default();
+    // SAFETY: a message of zeros is an empty one.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut slice;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control.0).cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: the message and what it names outlive the call, and the caller vouches for the bytes.
+    let received = unsafe { libc::recvmsg(socket, &raw mut message, flags) };
+    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    Ok((received, arrival_ns(&message).map_or(0, waited_ns)))
+}
+
+/// Room for what the kernel says beside the bytes: one time.
+#[derive(Default)]
+struct Control([u64; 8]);
+
+/// When the newest of the bytes had arrived, by the wall clock.
+fn arrival_ns(message: &libc::msghdr) -> Option<u64> {
+    if message.msg_controllen == 0 {
+        return None;
+    }
+    // SAFETY: the kernel has filled the control bytes and set their length, so the first header is whole or there is
+    // none, and a time lies behind one of this kind.
+    let time = unsafe {
+        let header = libc::CMSG_FIRSTHDR(message);
+        if header.is_null() || ((*header).cmsg_level, (*header).cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)
+        {
+            return None;
+        }
+        libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned()
+    };
+    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// How long it has waited by now. The wall clock may have been set meanwhile: what is no wait then is none.
+fn waited_ns(arrival_ns: u64) -> u64 {
+    let waited = clock::wall_nanoseconds().saturating_sub(arrival_ns);
+    if waited > WAIT_NS_MAX { 0 } else { waited }
+}
+
 fn drop_sent(parts: &mut VecDeque<Part>, mut count: usize) {
     while let Some(first) = parts.front_mut() {
         let bytes = first.bytes();
@@ -411,6 +531,26 @@ mod tests {
     use crate::buffer::SlabWriter;
     use crate::file::{ReadFile, TempFolder};
     use std::sync::Arc;
+
+    #[test]
+    fn what_is_tried_takes_no_connections() {
+        let any = |address: &str| address.parse::<SocketAddr>().expect("an address");
+        for loopback in ["127.0.0.1:0", "[::1]:0"] {
+            let tried = match bound(any(loopback)) {
+                // A machine without IPv6.
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => continue,
+                tried => tried.expect("bound"),
+            };
+            let address = tried.local_addr().expect("an address");
+            assert_ne!(address.port(), 0);
+            assert!(StdStream::connect(address).is_err(), "nobody listens");
+            let listener = StdListener::bind(address).expect("what is tried stands in nobody's way");
+            drop(tried);
+            assert_eq!(bound(address).expect_err("it is taken").kind(), io::ErrorKind::AddrInUse);
+            drop(listener);
+            assert_eq!(probe(address).expect("it is free again"), address);
+        }
+    }
 
     /// Memory and file parts, far more than a socket takes at once, arrive in order at a reader that starts late.
     #[test]
@@ -438,10 +578,42 @@ mod tests {
                 server.send(&mut parts).await.expect("sent");
                 server.shut_down_sending();
             });
-            crate::clock::sleep(Duration::from_millis(50)).await;
+            clock::sleep(Duration::from_millis(50)).await;
             let mut received = BytesMut::new();
             while client.receive(&mut received, 64 << 10).await.expect("received") > 0 {}
             assert!(received[..] == content[..], "{} of {} bytes", received.len(), content.len());
+        })
+        .expect("an executor");
+    }
+
+    #[test]
+    fn what_waited_in_the_socket_is_known_where_the_kernel_is_asked() {
+        const WAIT: Duration = Duration::from_millis(30);
+        crate::run_here(async move {
+            let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+            let client = Stream::connect(listener.address()).await.expect("connected");
+            let server = Stream::from_accepted(listener.accept().await.expect("accepted")).expect("a stream");
+            server.stamp_arrivals();
+            let mut received = BytesMut::new();
+            let mut waited = Duration::ZERO;
+            // The first bytes after nobody has asked may come before the kernel has turned it on.
+            for _ in 0..100 {
+                let mut parts: VecDeque<Part> = [Part::Bytes(Bytes::from_static(b"request"))].into();
+                client.send(&mut parts).await.expect("sent");
+                let sent = Stamp::now();
+                clock::sleep(WAIT).await;
+                assert_eq!(server.receive(&mut received, 1 << 10).await.expect("received"), 7);
+                let Received { arrived, read } = server.received();
+                waited = Duration::from_nanos(read.since(arrived));
+                assert!(read.since(sent) >= WAIT.as_nanos() as u64 && waited < Duration::from_secs(60), "{waited:?}");
+                // On glommio the reactor reads, and the kernel is not asked.
+                if waited >= WAIT || !reactor::is_ring() {
+                    break;
+                }
+            }
+            assert!(waited >= WAIT || !reactor::is_ring() && waited.is_zero(), "{waited:?}");
+            client.shut_down();
+            assert_eq!(server.receive(&mut received, 1 << 10).await.expect("the end"), 0);
         })
         .expect("an executor");
     }

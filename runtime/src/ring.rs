@@ -17,9 +17,10 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use slab::Slab;
 
 use crate::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
+use crate::clock::Stamp;
 use crate::file::DirectFile;
 use crate::flush::FlushKind;
-use crate::reactor::{self, EventWait};
+use crate::reactor::{self, EventWait, Outcome};
 
 /// Entries of a ring beside glommio: a write and its flush for each log of the core, and flushes by timer. More than
 /// this at once is a fault of ours.
@@ -41,6 +42,22 @@ pub struct Written {
     /// The kernel could not start it at once, so that one of its own threads had to do it: it went into blocks that were
     /// not ready, or the device's queue was full.
     pub fell_back: bool,
+    /// When the device had taken it and when it was durable, as far as these can be told apart.
+    pub taken: Option<Stamp>,
+    pub durable: Option<Stamp>,
+}
+
+impl Written {
+    /// One operation that does both, [`FlushKind::Dsync`], does not tell when the device had taken it.
+    fn ended(flush: Flush, outcomes: &[Outcome]) -> Written {
+        let ended = outcomes.last().and_then(|outcome| outcome.at).unwrap_or_else(Stamp::now);
+        let (taken, durable) = match flush {
+            Flush::None => (Some(ended), None),
+            Flush::Data(FlushKind::Fdatasync) => (outcomes[0].at, Some(ended)),
+            Flush::Data(FlushKind::Dsync) => (None, Some(ended)),
+        };
+        Written { padding_bytes: 0, fell_back: false, taken, durable }
+    }
 }
 
 /// What the kernel uses until a write has ended.
@@ -56,7 +73,7 @@ struct Kept {
 struct Operation {
     /// Completions still to come.
     pending: u32,
-    outcomes: Vec<(bool, i32)>,
+    outcomes: Vec<(bool, Outcome)>,
     waker: Option<Waker>,
     _kept: Box<dyn Any>,
 }
@@ -103,19 +120,29 @@ impl WriteRing {
         let mut fell_back = false;
         if file.is_direct() && self.can_ask.get() {
             let outcomes = self.attempt(&kept, offset, flush, libc::RWF_NOWAIT).await?;
-            match outcomes[0] {
+            match outcomes[0].result {
                 refused if refused == -libc::EAGAIN => fell_back = true,
                 refused if refused == -libc::EOPNOTSUPP => self.can_ask.set(false),
                 // The device's queue was full for a part of it: all of it is written again.
                 short if short >= 0 && (short as usize) < bytes => fell_back = true,
-                _ => return check(&outcomes, Some(bytes)).map(|()| Written { padding_bytes, fell_back }),
+                _ => {
+                    check(&outcomes, Some(bytes))?;
+                    return Ok(Written { padding_bytes, fell_back, ..Written::ended(flush, &outcomes) });
+                }
             }
         }
         let outcomes = self.attempt(&kept, offset, flush, 0).await?;
-        check(&outcomes, Some(bytes)).map(|()| Written { padding_bytes, fell_back })
+        check(&outcomes, Some(bytes))?;
+        Ok(Written { padding_bytes, fell_back, ..Written::ended(flush, &outcomes) })
     }
 
-    async fn attempt(&self, kept: &Rc<Kept>, offset: u64, flush: Flush, flags: libc::c_int) -> io::Result<Vec<i32>> {
+    async fn attempt(
+        &self,
+        kept: &Rc<Kept>,
+        offset: u64,
+        flush: Flush,
+        flags: libc::c_int,
+    ) -> io::Result<Vec<Outcome>> {
         let flags = if flush == Flush::Data(FlushKind::Dsync) { flags | libc::RWF_DSYNC } else { flags };
         let write =
             opcode::Writev::new(types::Fd(kept.file.as_raw_fd()), kept.iovecs.as_ptr(), kept.iovecs.len() as u32)
@@ -138,10 +165,9 @@ impl WriteRing {
     }
 
     /// Results of a chain, in the order of its entries: a failed one cancels those behind it.
-    async fn submit(&self, entries: &[squeue::Entry], keep: Box<dyn Any>) -> io::Result<Vec<i32>> {
+    async fn submit(&self, entries: &[squeue::Entry], keep: Box<dyn Any>) -> io::Result<Vec<Outcome>> {
         let Some(own) = &self.own else {
-            let chain = reactor::submit(entries, keep).expect("on our own reactor");
-            return Ok(chain.await.into_iter().map(|outcome| outcome.0).collect());
+            return Ok(reactor::submit(entries, keep).expect("on our own reactor").await);
         };
         own.submit(entries, keep).await
     }
@@ -183,21 +209,20 @@ fn tail_block(content: &[u8]) -> io::Result<SlabWriter> {
 }
 
 /// The first failure of a chain; a write must have written `bytes`.
-fn check(outcomes: &[i32], bytes: Option<usize>) -> io::Result<()> {
+fn check(outcomes: &[Outcome], bytes: Option<usize>) -> io::Result<()> {
+    let mut results = outcomes.iter().map(|outcome| outcome.result);
     // A flush that was cancelled because its write failed must not hide why the write failed.
-    for outcome in outcomes {
-        if *outcome < 0 && *outcome != -libc::ECANCELED {
-            return Err(io::Error::from_raw_os_error(-outcome));
-        }
+    if let Some(error) = results.clone().find(|result| *result < 0 && *result != -libc::ECANCELED) {
+        return Err(io::Error::from_raw_os_error(-error));
     }
     if let Some(bytes) = bytes
-        && outcomes[0] as usize != bytes
+        && outcomes[0].result as usize != bytes
     {
-        let text = format!("{} of {bytes} bytes were written", outcomes[0]);
+        let text = format!("{} of {bytes} bytes were written", outcomes[0].result);
         return Err(io::Error::new(io::ErrorKind::WriteZero, text));
     }
-    match outcomes.iter().find(|outcome| **outcome < 0) {
-        Some(outcome) => Err(io::Error::from_raw_os_error(-outcome)),
+    match results.find(|result| *result < 0) {
+        Some(error) => Err(io::Error::from_raw_os_error(-error)),
         None => Ok(()),
     }
 }
@@ -223,7 +248,7 @@ impl OwnRing {
         Ok(own)
     }
 
-    async fn submit(&self, entries: &[squeue::Entry], keep: Box<dyn Any>) -> io::Result<Vec<i32>> {
+    async fn submit(&self, entries: &[squeue::Entry], keep: Box<dyn Any>) -> io::Result<Vec<Outcome>> {
         let operation = Operation { pending: entries.len() as u32, outcomes: Vec::new(), waker: None, _kept: keep };
         let key = {
             let mut operations = self.operations.borrow_mut();
@@ -264,10 +289,12 @@ impl OwnRing {
     fn complete(&self) {
         let mut ring = self.ring.borrow_mut();
         let mut operations = self.operations.borrow_mut();
+        let now = Stamp::now();
         for entry in ring.completion() {
             let operation = &mut operations[(entry.user_data() & !LATER_BIT) as usize];
             operation.pending -= 1;
-            operation.outcomes.push((entry.user_data() & LATER_BIT != 0, entry.result()));
+            let outcome = Outcome { result: entry.result(), at: Some(now) };
+            operation.outcomes.push((entry.user_data() & LATER_BIT != 0, outcome));
             if operation.pending == 0
                 && let Some(waker) = operation.waker.take()
             {

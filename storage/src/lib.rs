@@ -24,7 +24,7 @@ pub use build::LogBuilder;
 pub use error::{AppendError, BusyCause, StorageError};
 pub use log::{
     DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
-    VisibleRecord,
+    VisibleRecord, WriteTimes,
 };
 pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};

@@ -38,6 +38,7 @@ use runtime::ring::WriteRing;
 use runtime::sync::Notify;
 
 pub use append::Ticket;
+pub use commit::WriteTimes;
 pub use dispatch::VisibleRecord;
 pub use lookup::KeyMatch;
 pub use read_tiers::{Served, TierReads, TierSwitches};
@@ -93,6 +94,8 @@ pub struct Log {
     unwritten_ends: RefCell<VecDeque<u64>>,
     /// The end of the last record that is wholly written.
     written_boundary: Cell<u64>,
+    /// Of the last write.
+    write_times: Cell<WriteTimes>,
     pending: RefCell<VecDeque<Pending>>,
     pending_keys: RefCell<VecDeque<u64>>,
     /// The end of the last record that became visible.
@@ -226,6 +229,7 @@ impl Log {
             tail_file: RefCell::default(),
             unwritten_ends: RefCell::default(),
             written_boundary: Cell::new(end),
+            write_times: Cell::default(),
             pending: RefCell::default(),
             pending_keys: RefCell::default(),
             dispatched: Cell::new(end),

@@ -6,19 +6,20 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base::CoreId;
 use bytes::BytesMut;
 use remoting::command::Command;
 use remoting::frame;
-use runtime::clock;
+use runtime::clock::{self, Stamp};
 use runtime::net::Stream;
 use runtime::sync::{Notify, OnceSender, once};
 
 use crate::limits::Limits;
 use crate::outbox::Outbox;
 use crate::outgoing::Outgoing;
+use crate::trip::Trip;
 
 /// Bytes asked of a socket at first; grows while reads fill the buffer.
 const RECEIVE_BYTES_MIN: usize = 4 << 10;
@@ -47,6 +48,12 @@ impl fmt::Display for ConnectionId {
 pub trait Service {
     /// Takes a request of `bytes` bytes. Whoever is done with it calls [`Connection::finished`] with that number.
     fn request(&self, connection: &Rc<Connection>, request: Command, bytes: usize);
+    /// Whether the kernel is asked when the requests of a new connection arrive.
+    fn wants_arrivals(&self) -> bool {
+        false
+    }
+    /// The socket has taken the answers of these trips, and by then all in front of them.
+    fn sent(&self, _connection: &Connection, _trips: &mut [Trip], _at: Stamp) {}
     /// The peer is gone. Comes once for every connection.
     fn closed(&self, _connection: &Rc<Connection>) {}
 }
@@ -86,7 +93,7 @@ pub struct Connection {
     closed: Cell<bool>,
     /// The connection is over and its share of the core's budget given back.
     over: Cell<bool>,
-    last_use: Cell<Instant>,
+    last_use: Cell<Stamp>,
 }
 
 /// Opens a connection as a client; `service` gets the requests that the server makes.
@@ -125,7 +132,7 @@ impl Connection {
             next_opaque: Cell::new(0),
             closed: Cell::new(false),
             over: Cell::new(false),
-            last_use: Cell::new(clock::instant()),
+            last_use: Cell::new(Stamp::now()),
         }))
     }
 
@@ -145,6 +152,11 @@ impl Connection {
 
     pub fn is_closed(&self) -> bool {
         self.closed.get()
+    }
+
+    /// When the requests that are handed out just now had arrived.
+    pub fn arrived(&self) -> Stamp {
+        self.stream.received().arrived
     }
 
     /// Sends a frame. Never waits; to a closed connection it sends nothing.
@@ -214,15 +226,15 @@ impl Connection {
     }
 
     /// Closes it if nothing came or went for the longest allowed time.
-    pub(crate) fn close_if_idle(&self, now: Instant) {
-        if now.saturating_duration_since(self.last_use.get()) >= self.limits.idle_time_max {
+    pub(crate) fn close_if_idle(&self, now: Stamp) {
+        if Duration::from_nanos(now.since(self.last_use.get())) >= self.limits.idle_time_max {
             self.close();
         }
     }
 
     /// Starts the tasks of this connection; `ended` comes when it is over.
     pub(crate) fn start(self: Rc<Self>, service: Rc<dyn Service>, ended: impl FnOnce(&Connection) + 'static) {
-        runtime::spawn(self.clone().write_frames());
+        runtime::spawn(self.clone().write_frames(service.clone()));
         runtime::spawn(async move {
             let at_end = self.read_frames(&service).await;
             service.closed(&self);
@@ -248,7 +260,7 @@ impl Connection {
                 Ok(0) => return !self.closed.get(),
                 Err(_) => return false,
                 Ok(received) => {
-                    self.last_use.set(clock::instant());
+                    self.last_use.set(self.stream.received().read);
                     receive_bytes = next_receive_bytes(receive_bytes, ask, received);
                 }
             }
@@ -314,8 +326,8 @@ impl Connection {
         }
     }
 
-    async fn write_frames(self: Rc<Self>) {
-        let mut parts = VecDeque::new();
+    async fn write_frames(self: Rc<Self>, service: Rc<dyn Service>) {
+        let (mut parts, mut trips) = (VecDeque::new(), Vec::new());
         loop {
             while self.outbox.borrow().is_empty() {
                 if self.closed.get() {
@@ -323,13 +335,18 @@ impl Connection {
                 }
                 self.to_send.notified().await;
             }
-            self.sending_bytes.set(self.outbox.borrow_mut().take(&mut parts));
+            self.sending_bytes.set(self.outbox.borrow_mut().take(&mut parts, &mut trips));
             let sent = self.stream.send(&mut parts).await;
             self.sending_bytes.set(0);
-            self.last_use.set(clock::instant());
+            let now = Stamp::now();
+            self.last_use.set(now);
             if sent.is_err() {
                 self.close();
                 return;
+            }
+            if !trips.is_empty() {
+                service.sent(&self, &mut trips, now);
+                trips.clear();
             }
             self.progress.notify();
         }

@@ -8,8 +8,10 @@ mod limits;
 mod outbox;
 mod outgoing;
 mod server;
+mod trip;
 
 pub use connection::{CallError, Connection, ConnectionId, Service, connect};
 pub use limits::Limits;
 pub use outgoing::Outgoing;
 pub use server::Server;
+pub use trip::{Stage, Trip, UNIT_NS};

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use runtime::net::Part;
 
 use crate::outgoing::{COPY_BYTES_MAX, Outgoing};
+use crate::trip::Trip;
 
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -13,11 +14,14 @@ pub(crate) struct Outbox {
     /// Encoded frames behind the last part.
     gathered: BytesMut,
     bytes: usize,
+    /// Of the answers that wait.
+    trips: Vec<Trip>,
 }
 
 impl Outbox {
     pub(crate) fn push(&mut self, outgoing: Outgoing) {
         self.bytes += outgoing.bytes();
+        self.trips.extend(outgoing.trip);
         self.gathered.extend_from_slice(&outgoing.head);
         for part in outgoing.parts {
             match part {
@@ -36,9 +40,10 @@ impl Outbox {
         self.bytes == 0
     }
 
-    /// Moves all that waits to `target`.
-    pub(crate) fn take(&mut self, target: &mut VecDeque<Part>) -> usize {
+    /// Moves all that waits to `target`, and the trips that end with it to `trips`.
+    pub(crate) fn take(&mut self, target: &mut VecDeque<Part>, trips: &mut Vec<Trip>) -> usize {
         self.flush_gathered();
+        trips.append(&mut self.trips);
         target.append(&mut self.parts);
         std::mem::take(&mut self.bytes)
     }
@@ -77,7 +82,7 @@ mod tests {
         second.with_body([&large[..], b"end"].concat()).encode(&mut expected);
         assert_eq!(outbox.bytes(), expected.len());
         let mut parts = VecDeque::new();
-        assert_eq!(outbox.take(&mut parts), expected.len());
+        assert_eq!(outbox.take(&mut parts, &mut Vec::new()), expected.len());
         let sent: Vec<u8> = parts
             .iter()
             .flat_map(|part| match part {

@@ -3,6 +3,8 @@
 use remoting::command::Command;
 use runtime::net::Part;
 
+use crate::trip::Trip;
+
 /// A body up to this size is copied behind its header: cheaper than a slice of its own in a vectored write.
 pub(crate) const COPY_BYTES_MAX: usize = 2048;
 
@@ -12,6 +14,8 @@ pub(crate) const COPY_BYTES_MAX: usize = 2048;
 pub struct Outgoing {
     pub(crate) head: Vec<u8>,
     pub(crate) parts: Vec<Part>,
+    /// Of an answer whose way is measured.
+    pub(crate) trip: Option<Trip>,
 }
 
 impl Outgoing {
@@ -22,17 +26,22 @@ impl Outgoing {
         command.encode_header(body_bytes, &mut head);
         if command.body.len() <= COPY_BYTES_MAX {
             head.extend_from_slice(&command.body);
-            return Outgoing { head, parts };
+            return Outgoing { head, parts, trip: None };
         }
         let mut all = Vec::with_capacity(1 + parts.len());
         all.push(Part::Bytes(command.body.clone()));
         all.extend(parts);
-        Outgoing { head, parts: all }
+        Outgoing { head, parts: all, trip: None }
     }
 
     /// A whole frame that is there already.
     pub fn frame(head: Vec<u8>) -> Outgoing {
-        Outgoing { head, parts: Vec::new() }
+        Outgoing { head, parts: Vec::new(), trip: None }
+    }
+
+    /// The same, whose [`crate::Service`] is told when the socket has taken it.
+    pub fn with_trip(self, trip: Option<Trip>) -> Outgoing {
+        Outgoing { trip, ..self }
     }
 
     pub(crate) fn bytes(&self) -> usize {

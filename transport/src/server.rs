@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::CoreId;
-use runtime::clock;
+use runtime::clock::{self, Stamp};
 use runtime::net::{Accepted, Listener, Stream};
 use slab::Slab;
 
@@ -43,7 +43,7 @@ impl Server {
             loop {
                 clock::sleep(IDLE_SWEEP).await;
                 let Some(server) = sweeping.upgrade() else { return };
-                let now = clock::instant();
+                let now = Stamp::now();
                 for connection in server.all() {
                     connection.close_if_idle(now);
                 }
@@ -74,6 +74,9 @@ impl Server {
         let slot = entry.key();
         let id = ConnectionId { core: self.core, slot: slot as u32, generation };
         let stream = Stream::from_accepted(accepted)?;
+        if self.service.wants_arrivals() {
+            stream.stamp_arrivals();
+        }
         let connection = Connection::new(id, stream, self.limits.clone(), self.budget.clone())?;
         entry.insert(connection.clone());
         drop(connections);

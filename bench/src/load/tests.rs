@@ -57,6 +57,7 @@ fn run(answers: Answers, drive: &Drive, warmup_ms: u64, duration_ms: u64) -> (Fi
         broker: broker(answers),
         lanes: Lanes { topics: vec![Text::from("T")], queues: 1 },
         server_pid: None,
+        slower_than_ns: 0,
         encoding: HeaderEncoding::Json,
         starts: vec![0],
         run: 1,

@@ -132,6 +132,11 @@ struct Column {
     times: Histogram<u64>,
 }
 
+/// A value holds for all of its column, so that a phase of one column has a line as well.
+fn level(column: &Column, value: f64) -> [(f64, f64); 2] {
+    [(column.from_s, value), (column.to_s, value)]
+}
+
 /// The intervals of a kind, merged to as many as there is room for.
 fn columns(intervals: &[LoggedInterval], kind: Kind) -> Vec<Column> {
     let of_kind: Vec<&LoggedInterval> = intervals.iter().filter(|interval| interval.kind == kind).collect();
@@ -148,7 +153,6 @@ pub(crate) fn over_time(intervals: &[LoggedInterval], kind: Kind) -> [Drawing; 2
     let columns = columns(intervals, kind);
     let end_s = columns.last().map_or(1.0, |column| column.to_s);
     let x = || Axis::from_zero("seconds", [end_s].into_iter());
-    let middle = |column: &Column| (column.from_s + column.to_s) / 2.0;
     type Pick = fn(&Histogram<u64>) -> u64;
     let picks: [(&str, Pick); 4] = [
         ("p50", |times| times.value_at_quantile(0.5)),
@@ -159,13 +163,13 @@ pub(crate) fn over_time(intervals: &[LoggedInterval], kind: Kind) -> [Drawing; 2
     let values = columns.iter().flat_map(|column| picks.iter().map(|(_, pick)| us(pick(&column.times).max(1))));
     let mut latency = Plot::new(WIDTH, HEIGHT * 0.8, x(), Axis::times("latency", values));
     for (index, (name, pick)) in picks.iter().enumerate() {
-        let line: Vec<(f64, f64)> = columns.iter().map(|column| (middle(column), us(pick(&column.times)))).collect();
+        let line: Vec<(f64, f64)> = columns.iter().flat_map(|column| level(column, us(pick(&column.times)))).collect();
         latency.line(name, &colour(index), &line);
     }
     let rate = |column: &Column| column.times.len() as f64 / (column.to_s - column.from_s).max(1e-9);
     // What arrives after the span would make a short last column of a wild rate.
     let whole = columns.iter().filter(|column| column.to_s - column.from_s > 0.5);
-    let rates: Vec<(f64, f64)> = whole.map(|column| (middle(column), rate(column))).collect();
+    let rates: Vec<(f64, f64)> = whole.flat_map(|column| level(column, rate(column))).collect();
     let y = Axis::from_zero("requests/s", rates.iter().map(|(_, rate)| *rate));
     let mut throughput = Plot::new(WIDTH, HEIGHT * 0.45, x(), y);
     throughput.area("c0", &rates);

@@ -7,9 +7,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use runtime::process::{Pulse, tell};
+use runtime::process::{Pulse, StopSignal, tell};
 
 use crate::clock::{RunClock, nanoseconds};
 use crate::error::BenchError;
@@ -62,6 +63,7 @@ pub(super) struct Site {
     /// Of RingMQ's broker beyond its defaults, `KEY=VALUE`.
     pub(super) settings: Vec<String>,
     pub(super) ports: RangeInclusive<u16>,
+    pub(super) stop: Arc<StopSignal>,
     pub(super) keeps_stores: bool,
 }
 
@@ -96,9 +98,13 @@ impl Server {
         let broker = SocketAddr::from((HOST, ports.broker));
         let removed = (!site.keeps_stores).then_some(store);
         let mut server = Server { product, broker, ready_ms: 0, children: children.map_err(failed)?, store: removed };
-        ready::wait(broker, READY_TIME_MAX).map_err(|error| {
-            let log = folder.join("broker.log");
-            BenchError::Peer { what: format!("{} does not get ready: {error}; see {}", product.name(), log.display()) }
+        ready::wait(broker, READY_TIME_MAX, || site.stop.is_asked()).map_err(|error| match error {
+            BenchError::Stopped => error,
+            error => {
+                let log = folder.join("broker.log");
+                let what = format!("{} does not get ready: {error}; see {}", product.name(), log.display());
+                BenchError::Peer { what }
+            }
         })?;
         server.ready_ms = clock.now_ns() / 1_000_000;
         Ok(server)

@@ -22,6 +22,8 @@ use crate::pace::Pace;
 use crate::pull::{AtEnd, PullBounds, PullForm, PullTally, RETRY_DELAY_NS, RunningPulls};
 use crate::record::Shelf;
 use crate::report::{PullFigures, Report, SendFigures};
+use crate::stages;
+use crate::tally::Waits;
 use crate::target::Target;
 use crate::template::SendForm;
 use crate::timeline::Timeline;
@@ -127,7 +129,7 @@ impl Readers {
 
 impl Course<'_> {
     fn run(self, random: &mut Random, args: &TargetArgs, desk: &mut Desk) -> Result<Measured, BenchError> {
-        let (phase, clock, pid) = (self.phase, self.clock, self.target.server_pid);
+        let (phase, clock) = (self.phase, self.clock);
         let drive = phase.sends.as_ref().map(|sends| sends.drive(phase.warmup + phase.duration, random));
         let delay = match (&phase.sends, &phase.reads) {
             (Some(_), Some(_)) => PARK_DELAY,
@@ -158,7 +160,7 @@ impl Course<'_> {
             }
             _ => None,
         };
-        let mut watch = Watch::new(clock, shelf, pid, desk);
+        let mut watch = Watch::new(clock, shelf, &self.target, desk);
         let mut caught_up = CaughtUp::new(phase, self.rate());
         let watched = match &load {
             Some(load) => watch.span(
@@ -420,6 +422,7 @@ impl Course<'_> {
             report.cold(&came.cold, came.watched.end_ns.saturating_sub(came.start_ns));
         }
         report.usage(&came.watched, &timeline.total);
+        where_time_went(came, timeline, &mut report);
         self.ends_early(came, &mut report);
         Ok(report)
     }
@@ -438,6 +441,16 @@ impl Course<'_> {
             report.faults.push(fault.to_owned());
         }
     }
+}
+
+/// Tells the stages that the target counted, and the sends that were slow.
+fn where_time_went(came: &Came, timeline: &Timeline, report: &mut Report) {
+    let tally = came.finished.as_ref().map(|finished| &finished.tally);
+    if let Some(tally) = tally {
+        report.slow(&tally.slow, &came.watched);
+    }
+    let waits = tally.map_or(Waits::default(), |tally| tally.waits);
+    report.stages = came.watched.stages.as_ref().map(|times| stages::figures(times, &timeline.total, waits));
 }
 
 /// What came of a phase, before it is told.

@@ -1,12 +1,17 @@
 //! The watching thread of a phase: each second it takes away what was gathered, and it looks at the processes meanwhile.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use remoting::body::stages::StageTimes;
 
 use crate::clock::{RunClock, nanoseconds};
 use crate::desk::Desk;
 use crate::machine::{Memory, Snapshot};
 use crate::record::{Gathered, Shelf};
+use crate::stages;
+use crate::target::Target;
 use crate::timeline::{Row, Timeline};
 
 /// How often it is looked whether the phase is over, and at the server's memory.
@@ -23,11 +28,16 @@ pub(crate) struct Watched {
     /// The measured span ended here, before its time when the phase was stopped or through; where it began when it ended
     /// in the warm-up.
     pub(crate) end_ns: u64,
+    /// What the target counted in its stages meanwhile, if it tells.
+    pub(crate) stages: Option<StageTimes>,
+    /// When the measured span began, by the wall clock.
+    pub(crate) from_ms: u64,
 }
 
 pub(crate) struct Watch<'a> {
     clock: RunClock,
     shelf: Arc<Shelf>,
+    broker: SocketAddr,
     server_pid: Option<u32>,
     desk: &'a mut Desk,
     pub(crate) timeline: Timeline,
@@ -38,10 +48,11 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(clock: RunClock, shelf: Arc<Shelf>, server_pid: Option<u32>, desk: &'a mut Desk) -> Watch<'a> {
+    pub(crate) fn new(clock: RunClock, shelf: Arc<Shelf>, target: &Target, desk: &'a mut Desk) -> Watch<'a> {
         let interval_from_ns = shelf.span_ns().start;
         let (timeline, taken, spare) = (Timeline::new(), Gathered::new(), Gathered::new());
-        Watch { clock, shelf, server_pid, desk, timeline, taken, spare, interval_from_ns }
+        let (broker, server_pid) = (target.broker, target.server_pid);
+        Watch { clock, shelf, broker, server_pid, desk, timeline, taken, spare, interval_from_ns }
     }
 
     /// Waits for the end of the measured span, of the phase before it, or for a stop. `messages` tells how many there
@@ -52,6 +63,7 @@ impl<'a> Watch<'a> {
         while self.clock.now_ns() < span_ns.start && !ended(self.desk) {
             self.sleep_until(span_ns.start);
         }
+        let (stages_before, from_ms) = (stages::look(self.broker), runtime::clock::now_ms().0);
         let snapshot = || Snapshot::take(self.clock.now_ns(), messages(), self.server_pid);
         let from = snapshot();
         let (mut memory, mut looked_ns) = (look_at_memory(None, self.server_pid), self.clock.now_ns());
@@ -69,7 +81,8 @@ impl<'a> Watch<'a> {
         }
         let to = Snapshot::take(self.clock.now_ns(), messages(), pid);
         let end_ns = self.clock.now_ns().clamp(span_ns.start, span_ns.end);
-        Watched { from, to, memory: look_at_memory(memory, pid), end_ns }
+        let stages = stages_before.and_then(|before| Some(stages::look(self.broker)?.since(&before)));
+        Watched { from, to, memory: look_at_memory(memory, pid), end_ns, stages, from_ms }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -202,7 +202,7 @@ impl Takes {
 }
 
 /// Seconds of a time with its unit.
-fn span(text: &str) -> Option<f64> {
+pub(crate) fn span(text: &str) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let a_unit = match &text[digits.len()..] {
         "us" => 1e-6,

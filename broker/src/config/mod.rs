@@ -34,6 +34,6 @@ pub use rewrite::rewrite_file;
 pub use settings::{Settings, Surroundings};
 pub use typed::{
     BrokerRole, Config, Consumers, Delays, FlushDiskType, HostPort, Identity, Machine, Messages, Network, Permission,
-    Pop, Registration, Retention, Store, Topics, Transactions,
+    Pop, Registration, Retention, Stages, Store, Topics, Transactions,
 };
 pub use update::{Update, UpdateRefused, apply_update};

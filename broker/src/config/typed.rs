@@ -27,6 +27,7 @@ pub struct Config {
     pub store: Store,
     pub retention: Retention,
     pub machine: Machine,
+    pub stages: Stages,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,6 +209,14 @@ pub struct Machine {
     pub unwritten_bytes_max: u64,
 }
 
+/// Times of the stages that requests pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    pub measured: bool,
+    /// What takes longer is kept one by one. 0: none are.
+    pub slower_than_us: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerRole {
     AsyncMaster,
@@ -325,6 +334,10 @@ impl Config {
                 tail_cache_bytes: unless_zero(settings.value("tailCacheBytes")),
                 prepare_ahead_bytes: settings.value("prepareAheadBytes"),
                 unwritten_bytes_max: settings.value("unwrittenBytesMax"),
+            },
+            stages: Stages {
+                measured: settings.flag("stageTimes"),
+                slower_than_us: settings.value("traceSlowerThanMicros"),
             },
         }
     }

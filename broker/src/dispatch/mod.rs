@@ -8,11 +8,14 @@ use std::rc::Rc;
 use base::CoreId;
 use remoting::code::{ResponseCode, request};
 use remoting::command::Command;
-use transport::{Connection, Service};
+use runtime::clock::Stamp;
+use transport::{Connection, Service, Stage, Trip};
 
 use crate::call::{Call, Outcome, Refusal, Request, Responder};
 use crate::core::Core;
 use crate::parcel::Parcel;
+use crate::stages::Watch;
+use table::Row;
 
 /// The broker as seen by its connections.
 pub(crate) struct Dispatcher {
@@ -21,9 +24,23 @@ pub(crate) struct Dispatcher {
 
 impl Service for Dispatcher {
     fn request(&self, connection: &Rc<Connection>, command: Command, bytes: usize) {
-        let responder = Responder::new(connection.id(), &command, bytes);
+        let row = table::row(command.code);
+        let trip = row.as_ref().and_then(|row| row.kind).map(|kind| {
+            let mut trip = Trip::begin(kind as u8, command.opaque, self.core.id, connection.arrived());
+            trip.pass(Stage::Receive, Stamp::now());
+            trip
+        });
+        let responder = Responder::new(connection.id(), &command, bytes, trip);
         let request = Request { connection: connection.id(), peer: connection.peer(), command };
-        dispatch(&self.core, Call { request, responder });
+        dispatch(&self.core, row, Call { request, responder });
+    }
+
+    fn wants_arrivals(&self) -> bool {
+        self.core.stages.is_on()
+    }
+
+    fn sent(&self, connection: &Connection, trips: &mut [Trip], at: Stamp) {
+        self.core.stages.answered(connection.peer(), trips, at);
     }
 
     fn closed(&self, connection: &Rc<Connection>) {
@@ -32,8 +49,8 @@ impl Service for Dispatcher {
 }
 
 /// Sends a request to its owner: a plain call where that is this core, else it crosses once.
-fn dispatch(core: &Rc<Core>, mut call: Call) {
-    let Some(row) = table::row(call.request.command.code) else {
+fn dispatch(core: &Rc<Core>, row: Option<Row>, mut call: Call) {
+    let Some(row) = row else {
         let code = call.request.command.code;
         let remark = format!(
             "request code {code} ({}) is not supported by this broker",
@@ -50,7 +67,11 @@ fn dispatch(core: &Rc<Core>, mut call: Call) {
 }
 
 /// Processes a request that crossed to this core as its owner.
-fn arrived(core: &Rc<Core>, call: Call) {
+fn arrived(core: &Rc<Core>, mut call: Call) {
+    if let Some(trip) = call.responder.trip() {
+        trip.pass(Stage::Route, Stamp::now());
+        trip.owner = core.id;
+    }
     let row = table::row(call.request.command.code).expect("only known requests cross");
     (row.process)(core, call);
 }
@@ -60,10 +81,23 @@ pub(crate) fn start<Made>(core: &Rc<Core>, call: Call, processor: impl FnOnce(Rc
 where
     Made: Future<Output = Outcome> + 'static,
 {
-    let Call { request, responder } = call;
-    let outcome = processor(core.clone(), request);
+    start_watched(core, call, |core, request, _| processor(core, request));
+}
+
+/// As [`start`], with the times of the request for the processor to pass its stages.
+pub(crate) fn start_watched<Made>(core: &Rc<Core>, call: Call, processor: impl FnOnce(Rc<Core>, Request, Watch) -> Made)
+where
+    Made: Future<Output = Outcome> + 'static,
+{
+    let Call { request, mut responder } = call;
+    let watch = Watch::of(*responder.trip());
+    let outcome = processor(core.clone(), request, watch.clone());
     let core = core.clone();
-    runtime::spawn(async move { responder.answer(&core, outcome.await) });
+    runtime::spawn(async move {
+        let outcome = outcome.await;
+        *responder.trip() = watch.trip();
+        responder.answer(&core, outcome);
+    });
 }
 
 /// Handles what other cores sent.
@@ -75,7 +109,7 @@ pub(crate) fn parcel(core: &Rc<Core>, _from: CoreId, parcel: Parcel) {
             }
         }
         Parcel::Call(call) => arrived(core, call),
-        Parcel::Reply { connection, bytes, outgoing } => core.deliver_reply(connection, bytes, outgoing),
+        Parcel::Reply(reply) => core.deliver(reply),
         Parcel::Send { connection, outgoing } => core.send_to(connection, outgoing),
         Parcel::Run(step) => step(core),
     }

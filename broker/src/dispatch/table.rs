@@ -15,16 +15,19 @@ use crate::processor::{
     assignment, check_client_config, consumer_list, consumer_offset, end_transaction, heartbeat, lock_queues, pop,
     pop_ack, pull, query_message, queue_offset, recall, send, send_back, unregister_client, view_message,
 };
+use crate::stages::Kind;
 
 /// A request code that is served.
 pub(super) struct Row {
     pub(super) owner: owner::OwnerOf,
     pub(super) process: fn(&Rc<Core>, Call),
+    /// Of a request whose stages are measured.
+    pub(super) kind: Option<Kind>,
 }
 
 macro_rules! row {
     ($owner:path, $processor:path) => {
-        Row { owner: $owner, process: |core, call| start(core, call, $processor) }
+        Row { owner: $owner, process: |core, call| start(core, call, $processor), kind: None }
     };
 }
 
@@ -32,13 +35,15 @@ macro_rules! row {
 pub(super) fn row(code: i32) -> Option<Row> {
     Some(match Code(code) {
         Code::SEND_MESSAGE | Code::SEND_MESSAGE_V2 | Code::SEND_BATCH_MESSAGE => {
-            Row { owner: owner::send, process: send::send }
+            Row { owner: owner::send, process: send::send, kind: Some(Kind::Send) }
         }
         Code::CONSUMER_SEND_MSG_BACK => row!(owner::physical_offset, send_back::send_back),
         Code::RECALL_MESSAGE => row!(owner::here, recall::recall),
         Code::SEND_REPLY_MESSAGE | Code::SEND_REPLY_MESSAGE_V2 => row!(owner::send, send::reply::send_reply),
         Code::END_TRANSACTION => row!(owner::half_message, end_transaction::end_transaction),
-        Code::PULL_MESSAGE | Code::LITE_PULL_MESSAGE => row!(owner::queue, pull::pull),
+        Code::PULL_MESSAGE | Code::LITE_PULL_MESSAGE => {
+            Row { owner: owner::queue, process: pull::pull, kind: Some(Kind::Pull) }
+        }
 
         Code::POP_MESSAGE => row!(owner::here, pop::pop),
         Code::PEEK_MESSAGE => row!(owner::here, pop::peek),
@@ -111,6 +116,7 @@ fn admin_row(code: i32) -> Option<Row> {
         Code::UPDATE_BROKER_CONFIG => row!(owner::tables, broker::update_config),
         Code::GET_BROKER_CONFIG => row!(owner::tables, broker::config),
         Code::GET_BROKER_RUNTIME_INFO => row!(owner::here, status::runtime_info),
+        Code::GET_STAGES => row!(owner::here, status::stages),
         Code::VIEW_BROKER_STATS_DATA => row!(owner::here, status::view_stats),
         Code::GET_BROKER_HA_STATUS => row!(owner::here, broker::ha_status),
         Code::EXCHANGE_BROKER_HA_INFO => row!(owner::here, broker::exchange_ha_info),

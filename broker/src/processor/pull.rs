@@ -15,11 +15,14 @@ use remoting::subscription::{EXPRESSION_SQL92, SubscriptionData};
 use remoting::text::Text;
 use runtime::clock;
 use storage::{QueueRead, ReadLimits};
+use transport::Stage;
 
-use crate::call::{Answer, Outcome, Refusal, Request};
+use crate::call::{Answer, Call, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::dispatch::start_watched;
 use crate::filter::{self, Filter};
 use crate::group;
+use crate::stages::Watch;
 use crate::topic::{self, Topic};
 
 /// A waiting pull looks again this often: what its filter drops does not wake it, but moves it on.
@@ -40,8 +43,17 @@ struct Pull {
     queue: QueueId,
 }
 
-/// One pull: check, then read, and wait while there is nothing and waiting is wanted.
-pub(crate) async fn pull(core: Rc<Core>, request: Request) -> Outcome {
+/// One pull.
+pub(crate) fn pull(core: &Rc<Core>, call: Call) {
+    start_watched(core, call, |core, request, watch| async move {
+        let outcome = look_and_wait(core, request, &watch).await;
+        watch.pass(Stage::Read);
+        outcome
+    });
+}
+
+/// Checks, then reads, and waits while there is nothing and waiting is wanted.
+async fn look_and_wait(core: Rc<Core>, request: Request, watch: &Watch) -> Outcome {
     let header = PullMessage::decode(&request.command.fields)?;
     let mut pull = admit(&core, header).await?;
     let header = &pull.header;
@@ -62,7 +74,9 @@ pub(crate) async fn pull(core: Rc<Core>, request: Request) -> Outcome {
             return Ok(found);
         }
         pull.detach();
+        watch.pass(Stage::Read);
         core.waits.wait(pull.topic.name(), pull.queue, pull.wanted.clone(), remaining.min(LOOK_AGAIN)).await;
+        watch.pass(Stage::Park);
         // Topic, group and subscription may be others by now.
         let before = pull.wanted.clone();
         pull = admit(&core, pull.header).await?;

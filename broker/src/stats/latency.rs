@@ -3,6 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use transport::UNIT_NS;
+
+use crate::stages::Histogram;
+
 /// The classes of the distribution: their names, and the milliseconds below which a time falls into them.
 const CLASSES: [(&str, u64); 13] = [
     ("<=0ms", 1),
@@ -20,66 +24,34 @@ const CLASSES: [(&str, u64); 13] = [
     ("10s~", u64::MAX),
 ];
 
-/// Steps within each doubling of the time: the error of a percentile is below one part in eight.
-const STEPS: usize = 8;
-const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Doublings above [`STEPS`] microseconds, up to more than an hour. Longer times count as the longest.
-const DOUBLINGS: usize = 30;
-
 /// Times of one kind on one core, or of several cores together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Latency {
     classes: [u64; CLASSES.len()],
-    /// Counts by microseconds: one for each of the first [`STEPS`], then [`STEPS`] for each doubling.
-    fine: Box<[u64; STEPS * (DOUBLINGS + 1)]>,
+    fine: Histogram,
     pub(crate) longest: Duration,
-    count: u64,
-}
-
-impl Default for Latency {
-    fn default() -> Latency {
-        Latency {
-            classes: [0; CLASSES.len()],
-            fine: Box::new([0; STEPS * (DOUBLINGS + 1)]),
-            longest: Duration::ZERO,
-            count: 0,
-        }
-    }
 }
 
 impl Latency {
     pub(crate) fn record(&mut self, took: Duration) {
-        let micros = took.as_micros() as u64;
-        let millis = micros / 1000;
+        let millis = took.as_millis() as u64;
         let class = CLASSES.iter().position(|(_, below)| millis < *below).unwrap_or(CLASSES.len() - 1);
         self.classes[class] += 1;
-        self.fine[slot(micros)] += 1;
+        self.fine.record(u32::try_from(took.as_nanos() as u64 / UNIT_NS).unwrap_or(u32::MAX));
         self.longest = self.longest.max(took);
-        self.count += 1;
     }
 
     pub(crate) fn merge(&mut self, other: &Latency) {
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
             *mine += theirs;
         }
-        for (mine, theirs) in self.fine.iter_mut().zip(other.fine.iter()) {
-            *mine += theirs;
-        }
+        self.fine.merge(&other.fine);
         self.longest = self.longest.max(other.longest);
-        self.count += other.count;
     }
 
     /// The time within which this share of all (0 to 1) was done, in milliseconds; 0 when nothing was.
     pub(crate) fn percentile_ms(&self, share: f64) -> f64 {
-        let wanted = (self.count as f64 * share).ceil() as u64;
-        let mut seen = 0;
-        for (slot, count) in self.fine.iter().enumerate() {
-            seen += count;
-            if seen >= wanted && *count > 0 {
-                return micros_of(slot) as f64 / 1000.0;
-            }
-        }
-        0.0
+        self.fine.quantile_ns(share) as f64 / 1e6
     }
 
     /// `[<=0ms]:n [0~10ms]:n … [10s~]:n `
@@ -92,39 +64,9 @@ impl Latency {
     }
 }
 
-fn slot(micros: u64) -> usize {
-    if micros < STEPS as u64 {
-        return micros as usize;
-    }
-    let doubling = micros.ilog2() - STEP_BITS;
-    let step = (micros >> doubling) as usize - STEPS;
-    (STEPS * (doubling as usize + 1) + step).min(STEPS * (DOUBLINGS + 1) - 1)
-}
-
-/// The longest time of a slot.
-fn micros_of(slot: usize) -> u64 {
-    if slot < STEPS {
-        return slot as u64;
-    }
-    let (doubling, step) = (slot / STEPS - 1, slot % STEPS);
-    (((STEPS + step + 1) as u64) << doubling) - 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn slots_are_in_order_and_hold_their_times() {
-        let mut before = 0;
-        for micros in 0..100_000_u64 {
-            let at = slot(micros);
-            assert!(at == before || at == before + 1, "{micros} µs");
-            assert!(micros_of(at) >= micros && micros_of(at) <= micros + micros / 8, "{micros} µs in slot {at}");
-            before = at;
-        }
-        assert_eq!(slot(u64::MAX), STEPS * (DOUBLINGS + 1) - 1);
-    }
 
     #[test]
     fn times_fall_into_their_classes() {

@@ -1,4 +1,5 @@
 //! What a request asks for. Codes that only stand in for old or foreign features are named too, for answers and logs.
+//! 30001 and on are RingMQ's own.
 
 use super::codes;
 
@@ -163,6 +164,7 @@ codes! {
         SWITCH_TIMER_ENGINE = 5001,
         DELETE_TOPIC_IN_BROKER_LIST = 5002,
         DELETE_SUBSCRIPTION_GROUP_LIST = 5003,
+        GET_STAGES = 30_001,
         POP_MESSAGE = 200_050,
         ACK_MESSAGE = 200_051,
         PEEK_MESSAGE = 200_052,

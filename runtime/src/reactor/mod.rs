@@ -18,6 +18,7 @@ use std::time::Duration;
 use io_uring::squeue;
 
 use crate::core::Share;
+pub(crate) use ring::Outcome;
 
 /// Which reactor the cores of a process run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,6 +25,7 @@ use nix::unistd::Pid;
 use slab::Slab;
 
 use super::Readiness;
+use crate::clock::Stamp;
 use crate::core::Share;
 
 const RING_ENTRIES: u32 = 1024;
@@ -39,9 +40,14 @@ const NOBODY: u64 = u64::MAX;
 /// The completion of the read of the core's own eventfd.
 const OTHERS: u64 = u64::MAX - 1;
 
-/// How an operation ended: what the kernel returned.
+/// How an operation ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome(pub(crate) i32);
+pub(crate) struct Outcome {
+    /// What the kernel returned.
+    pub(crate) result: i32,
+    /// When its end was seen; of those only that belong to a chain of several.
+    pub(crate) at: Option<Stamp>,
+}
 
 /// A chain of operations in the kernel's hands.
 struct Operation {
@@ -246,6 +252,7 @@ impl Core {
         {
             let mut ring = self.ring.borrow_mut();
             let mut operations = self.operations.borrow_mut();
+            let mut now = None;
             for entry in ring.completion() {
                 match entry.user_data() {
                     NOBODY => {}
@@ -253,7 +260,9 @@ impl Core {
                     key => {
                         let operation = &mut operations[key as usize];
                         operation.pending -= 1;
-                        operation.outcomes.push(Outcome(entry.result()));
+                        let is_chain = operation.outcomes.capacity() > 1;
+                        let at = is_chain.then(|| *now.get_or_insert_with(Stamp::now));
+                        operation.outcomes.push(Outcome { result: entry.result(), at });
                         if operation.pending == 0 {
                             if operation.abandoned {
                                 operations.remove(key as usize);
@@ -442,7 +451,7 @@ pub(super) async fn ready(descriptor: RawFd, readiness: Readiness) -> io::Result
     };
     let poll = opcode::PollAdd::new(types::Fd(descriptor), events as u32).build();
     let outcomes = submit(&[poll], Box::new(())).await;
-    match outcomes[0].0 {
+    match outcomes[0].result {
         error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
         _ => Ok(()),
     }
@@ -453,7 +462,7 @@ pub(super) async fn read_event(descriptor: RawFd) -> io::Result<()> {
     let target = counter.as_ptr().cast::<u8>();
     let read = opcode::Read::new(types::Fd(descriptor), target, 8).build();
     let outcomes = submit(&[read], counter).await;
-    match outcomes[0].0 {
+    match outcomes[0].result {
         error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
         _ => Ok(()),
     }

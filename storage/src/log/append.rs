@@ -5,7 +5,9 @@ use std::rc::Rc;
 use base::{LogOffset, Millis, PhysicalOffset, QueueOffset};
 use remoting::record::{self, BLANK_BYTES, Placement, RecordDraft};
 use runtime::buffer::BLOCK_BYTES;
+use runtime::clock::Stamp;
 
+use super::commit::WriteTimes;
 use super::dispatch::Pending;
 use super::{Log, Mark, Roll};
 use crate::error::{AppendError, BusyCause, IoContext, StorageError};
@@ -21,6 +23,8 @@ pub struct Ticket {
     pub store_timestamp_ms: u64,
     /// Behind the record.
     pub end: LogOffset,
+    /// When it was accepted.
+    pub accepted: Stamp,
     log: Rc<Log>,
 }
 
@@ -40,10 +44,17 @@ impl Ticket {
     }
 
     /// As [`Ticket::reached`] without a task: the call is made in the step in which the mark moves, before anything
-    /// else runs, so it must be quick and not append.
-    pub fn when_reached(self, mark: Mark, call: impl FnOnce(Result<(), StorageError>) + 'static) {
+    /// else runs, so it must be quick and not append. It is given the times of the write that moved the mark.
+    pub fn when_reached(self, mark: Mark, call: impl FnOnce(Result<WriteTimes, StorageError>) + 'static) {
         self.log.want(mark);
-        self.log.marks.when_reached(self.end.0, mark, call);
+        let log = self.log.clone();
+        self.log.marks.when_reached(self.end.0, mark, move |outcome| call(outcome.map(|()| log.write_times.get())));
+    }
+
+    /// The times of the last write of the record's log: that of the record itself, for who was told just now that it is
+    /// written.
+    pub fn write_times(&self) -> WriteTimes {
+        self.log.write_times.get()
     }
 }
 
@@ -66,7 +77,7 @@ impl Log {
         self.make_place(bytes as u64)?;
         let ticket = self.put(&self.alive(queue), draft, bytes, now);
         self.was_appended();
-        Ok(ticket)
+        Ok(Ticket { accepted: Stamp::now(), ..ticket })
     }
 
     /// Appends records that follow each other in one queue and one segment: all of them or none.
@@ -93,8 +104,10 @@ impl Log {
         let put = |(queue, draft): &(&QueueRef, &RecordDraft<'_>)| {
             self.put(&self.alive(queue), draft, record::record_bytes(draft), now)
         };
-        let tickets = records.iter().map(put).collect();
+        let mut tickets: Vec<Ticket> = records.iter().map(put).collect();
         self.was_appended();
+        let accepted = Stamp::now();
+        tickets.iter_mut().for_each(|ticket| ticket.accepted = accepted);
         Ok(tickets)
     }
 
@@ -260,6 +273,7 @@ impl Log {
             physical_offset: placement.physical_offset,
             store_timestamp_ms,
             end: offset.plus(bytes as u64),
+            accepted: Stamp::default(),
             log: self.clone(),
         }
     }

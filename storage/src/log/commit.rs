@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::LogOffset;
+use runtime::clock::Stamp;
 use runtime::ring::Flush;
 
 use super::Log;
@@ -22,6 +23,14 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 /// With a tail file, so little waits for so long for more to come.
 const GATHER_BYTES: u64 = 256 << 10;
 const GATHER_TIME: Duration = Duration::from_millis(20);
+
+/// When a write began, when the device had taken it, and when it was durable, as far as these can be told apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteTimes {
+    pub began: Stamp,
+    pub taken: Option<Stamp>,
+    pub durable: Option<Stamp>,
+}
 
 /// Bytes of one segment that are to be written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +92,10 @@ impl Log {
             FlushPolicy::Async => (Flush::None, false),
         };
         let in_file = chunk.start - segment.start;
+        let began = Stamp::now();
         let outcome = self.ring.write(&segment.direct, in_file, parts, flush).await;
         let outcome = outcome.map_err(|error| StorageError::io_at("write", &segment.path, in_file, error))?;
+        self.write_times.set(WriteTimes { began, taken: outcome.taken, durable: outcome.durable });
         let mut end = chunk.limit;
         if let Some(roll) = roll
             && end == roll.filled

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use base::Millis;
 use remoting::body::kv::KvTable;
+use remoting::body::stages::StageTimes;
 use remoting::body::stats::{BrokerStatsData, BrokerStatsItem};
 use remoting::code::ResponseCode;
 use remoting::command::{VERSION_NAME, VERSION_ORDINAL};
@@ -21,6 +22,7 @@ use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::config::Config;
 use crate::core::Core;
 use crate::retention;
+use crate::stages;
 use crate::stats::{self, Item, StatsView, Window};
 
 use super::log_totals::log_totals;
@@ -40,8 +42,14 @@ pub(crate) async fn runtime_info(core: Rc<Core>, _request: Request) -> Outcome {
     queues_of_threads(&mut table);
     timers(&mut table);
     let inconsistencies = core.on_each(|core| async move { core.groups.inconsistencies() }).await;
+    stage_times(&mut table, &stages::gather(&core).await);
     table.put("inconsistentSubscriptions", inconsistencies.into_iter().sum::<u64>());
     Ok(Answer::success().with_body(json::encode(&KvTable { table: table.0 })))
+}
+
+/// 30001, on any core.
+pub(crate) async fn stages(core: Rc<Core>, _request: Request) -> Outcome {
+    Ok(Answer::success().with_body(json::encode(&stages::gather(&core).await)))
 }
 
 /// 315, on any core.
@@ -108,6 +116,20 @@ fn counts(table: &mut Table, counted: &StatsView) {
     table.put("putMessageDistributeTime", counted.send_distribution());
     table.put("putLatency99", format!("{:.2}", counted.send_percentile_ms(0.99)));
     table.put("putLatency999", format!("{:.2}", counted.send_percentile_ms(0.999)));
+}
+
+/// Where the time of requests goes, all cores together: what a stage has taken since the start, and its quantiles.
+fn stage_times(table: &mut Table, times: &StageTimes) {
+    for request in times.merged() {
+        for stage in &request.stages {
+            let name = format!("stage_{}_{}", request.request, stage.stage);
+            table.put(format!("{name}_count"), stage.count());
+            table.put(format!("{name}_micros_total"), stage.sum_nanos / 1000);
+            for (quantile, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+                table.put(format!("{name}_{quantile}_micros"), stage.quantile_nanos(share) / 1000);
+            }
+        }
+    }
 }
 
 /// The space on the disk of each folder for messages. A folder that nothing was put in may not be there, while the one

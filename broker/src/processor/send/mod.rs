@@ -1,7 +1,6 @@
 //! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
 
 mod half;
-mod light;
 mod plain;
 mod properties;
 mod put;
@@ -22,8 +21,9 @@ use remoting::name;
 use remoting::recall_handle::RecallHandle;
 use remoting::record::{BatchItems, RecordDraft};
 use remoting::text::Text;
-use runtime::clock;
-use storage::{AppendError, FlushPolicy, Log, Mark, StorageError, Ticket};
+use runtime::clock::{self, Stamp};
+use storage::{AppendError, FlushPolicy, Log, Mark, StorageError, Ticket, WriteTimes};
+use transport::Stage;
 
 pub(crate) use properties::{Additions, Known};
 pub(crate) use put::put;
@@ -32,8 +32,10 @@ pub(crate) use retry::DLQ_QUEUE;
 use crate::call::{Answer, Call, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::delay::{Due, Wish};
-use crate::dispatch::start;
+use crate::dispatch::start_watched;
+use crate::light;
 use crate::retention;
+use crate::stages::{self, Watch};
 use crate::topic::{self, Topic};
 
 /// How long a send waits for room in a log that is behind with its writes before it is refused as busy.
@@ -44,19 +46,27 @@ const TRACE_ON: &str = "TRACE_ON";
 /// One message, or a batch of one queue.
 pub(crate) fn send(core: &Rc<Core>, call: Call) {
     if let Some(call) = plain::send(core, call) {
-        start(core, call, send_in_task);
+        start_watched(core, call, send_in_task);
     }
 }
 
 /// Any send, also one that has to wait for something or is refused.
-async fn send_in_task(core: Rc<Core>, request: Request) -> Outcome {
+async fn send_in_task(core: Rc<Core>, request: Request, watch: Watch) -> Outcome {
     let mut fields = Fields::new();
     Ok(match store(&core, &request).await {
         Ok(stored) => {
+            watch.change(|trip| {
+                trip.pass(Stage::Append, stored.accepted);
+                stages::pass_write(trip, &stored.write_times);
+                core.stats.send_took(stages::time_of_send(trip));
+            });
             stored.push_fields(&mut fields);
             answer(&core, ResponseCode::SUCCESS, None, fields)
         }
-        Err(refusal) => refused_answer(&core, refusal),
+        Err(refusal) => {
+            watch.pass(Stage::Append);
+            refused_answer(&core, refusal)
+        }
     })
 }
 
@@ -83,22 +93,22 @@ struct Stored {
     unique_key: Option<String>,
     /// Of a timed message that waits.
     recall_handle: Option<String>,
+    /// When the last of them was accepted, and when it was written.
+    accepted: Stamp,
+    write_times: WriteTimes,
 }
 
 async fn store(core: &Rc<Core>, request: &Request) -> Result<Stored, Refusal> {
     let header = SendMessage::decode(&request.command.fields)?;
     let (topic, queue) = admit(core, &header, request).await?;
     let is_batch = header.batch || request.command.code == remoting::code::RequestCode::SEND_BATCH_MESSAGE.0;
-    let started = clock::instant();
-    let stored = if is_batch {
-        store_batch(core, &header, &topic, queue, request).await?
+    if is_batch {
+        store_batch(core, &header, &topic, queue, request).await
     } else if let Some(buried) = retry::bury_exhausted(core, &header, request).await? {
-        buried
+        Ok(buried)
     } else {
-        store_one(core, &header, &topic, queue, request).await?
-    };
-    core.stats.send_took(started.elapsed());
-    Ok(stored)
+        store_one(core, &header, &topic, queue, request).await
+    }
 }
 
 /// All that can be refused before the message itself is looked at. Makes the topic if it may be made.
@@ -194,7 +204,6 @@ async fn store_one(
     let due = due(core, &known)?;
     let mut made = None;
     let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
-    let properties = light::dispatched(core, header, &known, due, properties, request).await?;
     let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
     let ticket = put(core, topic, &draft, due, known.waits_for_flush).await?;
     let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));
@@ -212,6 +221,10 @@ async fn store_batch(
     let illegal = |remark: String| Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark);
     if name::is_retry_topic(&header.topic) {
         return Err(illegal(format!("a batch can't be sent to the retry topic {}", header.topic)));
+    }
+    if light::is_told_by(core, &header.properties) {
+        let remark = "a batch can't go into light queues (INNER_MULTI_DISPATCH) as a whole: name them in its messages";
+        return Err(illegal(remark.to_owned()));
     }
     let items = BatchItems::new(&request.command.body)
         .collect::<Result<Vec<_>, _>>()
@@ -242,6 +255,12 @@ async fn store_batch(
             flag: item.flag,
             ..draft(core, header, queue, request.peer, item.body, properties)
         })
+        .collect();
+    let told = light::dispatched(core, &drafts, waits_for_flush).await?;
+    let drafts: Vec<RecordDraft<'_>> = drafts
+        .iter()
+        .zip(&told)
+        .map(|(draft, told)| RecordDraft { properties: told.as_deref().unwrap_or(draft.properties), ..*draft })
         .collect();
     let log = core.log_of_topic_queue(topic, queue);
     let target = log.queue(&header.topic, queue);
@@ -340,6 +359,7 @@ fn unsafe_end(error: &StorageError) -> Refusal {
 }
 
 impl Stored {
+    /// Of messages that have just reached what their sender was promised.
     fn of(core: &Core, queue: QueueId, tickets: &[Ticket], unique_key: Option<String>) -> Stored {
         let mut message_ids = String::new();
         for ticket in tickets {
@@ -349,7 +369,16 @@ impl Stored {
             let id = OffsetId { host: core.advertised(), physical_offset: ticket.physical_offset };
             id.write_to(&mut message_ids);
         }
-        Stored { queue, queue_offset: tickets[0].queue_offset, message_ids, unique_key, recall_handle: None }
+        let last = tickets.last().expect("something was stored");
+        Stored {
+            queue,
+            queue_offset: tickets[0].queue_offset,
+            message_ids,
+            unique_key,
+            recall_handle: None,
+            accepted: last.accepted,
+            write_times: last.write_times(),
+        }
     }
 
     fn push_fields(self, fields: &mut Fields) {

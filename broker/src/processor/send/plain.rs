@@ -2,7 +2,6 @@
 //! and the log calls back when it is safe. A task for each message, with what it must keep, would cost a third of all.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use base::QueueId;
 use remoting::code::{RequestCode, ResponseCode};
@@ -10,13 +9,15 @@ use remoting::header::send::SendMessage;
 use remoting::message_id::OffsetId;
 use remoting::reply::ReplyWriter;
 use runtime::clock;
-use storage::{StorageError, Ticket};
+use storage::{StorageError, Ticket, WriteTimes};
+use transport::Stage;
 
 use super::properties::Known;
 use super::{accepts_sends, check_body, draft, half, mark_of, record_bytes, unsafe_end, writable_queue};
 use crate::call::{Call, Request, Responder};
 use crate::core::Core;
 use crate::delay::Wish;
+use crate::stages;
 
 /// Does a send, or gives it back untouched when it is another one, or one to be refused.
 pub(super) fn send(core: &Rc<Core>, call: Call) -> Option<Call> {
@@ -35,11 +36,9 @@ struct Stored {
     ticket: Ticket,
     unique_key: String,
     waits_for_flush: bool,
-    started: Instant,
 }
 
 fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
-    let started = clock::instant();
     let header = SendMessage::<&str>::decode_as(&request.command.fields).ok()?;
     if header.batch || request.command.code == RequestCode::SEND_BATCH_MESSAGE.0 {
         return None;
@@ -65,18 +64,24 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     core.stats.sent(&topic, queue, 1, record_bytes(&ticket));
     let unique_key =
         made.or_else(|| known.unique_key.map(str::to_owned)).expect("a message without an id was given one");
-    Some(Stored { queue, ticket, unique_key, waits_for_flush: known.waits_for_flush, started })
+    Some(Stored { queue, ticket, unique_key, waits_for_flush: known.waits_for_flush })
 }
 
 impl Stored {
     /// Answers when the sender has what it was promised. Nothing about the message changes from here on.
-    fn answer_when_safe(self, core: &Rc<Core>, responder: Responder) {
+    fn answer_when_safe(self, core: &Rc<Core>, mut responder: Responder) {
         let reply = self.reply(core, responder.opaque());
         let mark = mark_of(self.ticket.flush_policy(), self.waits_for_flush);
-        let (core, started) = (core.clone(), self.started);
-        let answer = move |outcome: Result<(), StorageError>| match outcome {
-            Ok(()) => {
-                core.stats.send_took(started.elapsed());
+        if let Some(trip) = responder.trip() {
+            trip.pass(Stage::Append, self.ticket.accepted);
+        }
+        let core = core.clone();
+        let answer = move |outcome: Result<WriteTimes, StorageError>| match outcome {
+            Ok(write_times) => {
+                if let Some(trip) = responder.trip() {
+                    stages::pass_write(trip, &write_times);
+                    core.stats.send_took(stages::time_of_send(trip));
+                }
                 responder.answer_frame(&core, reply);
             }
             Err(error) => responder.answer(&core, Ok(super::refused_answer(&core, unsafe_end(&error)))),

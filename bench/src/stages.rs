@@ -1,0 +1,126 @@
+//! Where the target's time went in a phase: what it counted in its stages, and what of the client's time is left.
+
+use std::net::SocketAddr;
+
+use hdrhistogram::Histogram;
+use remoting::body::stages::{RequestTimes, StageTime, StageTimes, TOTAL};
+use serde_json::{Value, json};
+
+use crate::identity::client;
+use crate::record::{Gathered, Kind};
+use crate::report::rounded;
+use crate::tally::Waits;
+
+/// What the target has counted so far. `None`: it does not tell, as brokers of other makes do not.
+pub(crate) fn look(broker: SocketAddr) -> Option<StageTimes> {
+    let address = broker.to_string();
+    runtime::run_here(async move { client(&address).stage_times(&address).await.ok() }).ok().flatten()
+}
+
+/// The figures of a phase: `times` is what was counted in its measured span, `total` what its clients saw.
+/// `waits` are those of its senders for answers that had arrived.
+pub(crate) fn figures(times: &StageTimes, total: &Gathered, waits: Waits) -> Value {
+    let requests = times.merged();
+    let requests: Vec<Value> = requests.iter().map(|request| request_figures(request, times, total, waits)).collect();
+    json!({"absent": times.absent, "requests": requests})
+}
+
+fn request_figures(request: &RequestTimes, times: &StageTimes, total: &Gathered, waits: Waits) -> Value {
+    let name = request.request.as_str();
+    let cores = times.cores.iter().filter_map(|core| {
+        let stages = stage_rows(core.request(name)?);
+        (!stages.is_empty()).then(|| json!({"core": core.core, "stages": stages}))
+    });
+    let mut figures = json!({"request": name, "stages": stage_rows(request), "cores": cores.collect::<Vec<_>>()});
+    let kind = if name == "send" { Kind::Send } else { Kind::Pull };
+    if let (Some(whole), Some(client_us)) = (request.stage(TOTAL), mean_us(total.times(kind))) {
+        let server_us = whole.mean_nanos() / 1e3;
+        figures["client_us"] = rounded(client_us, 1);
+        figures["server_us"] = rounded(server_us, 1);
+        if kind == Kind::Send {
+            let lag_us = mean_us(total.times(Kind::SendLag)).unwrap_or(0.0);
+            let wake_us = waits.nanoseconds as f64 / 1e3 / waits.count.max(1) as f64;
+            let known_us = lag_us + server_us + wake_us;
+            figures["send_lag_us"] = rounded(lag_us, 1);
+            figures["client_wake_us"] = rounded(wake_us, 1);
+            figures["network_us"] = rounded(client_us - known_us, 1);
+            figures["explained"] = rounded(known_us / client_us, 3);
+        }
+    }
+    figures
+}
+
+fn mean_us(times: &Histogram<u64>) -> Option<f64> {
+    (!times.is_empty()).then(|| times.mean() / 1e3)
+}
+
+/// A row for each stage that was passed. `a_request_us` is over all requests, also those that did not pass it, so these
+/// sum up to that of the whole; shares are of all stages.
+fn stage_rows(request: &RequestTimes) -> Vec<Value> {
+    let passed = || request.stages.iter().filter(|stage| stage.count() > 0);
+    let parts = || passed().filter(|stage| stage.stage != *TOTAL);
+    let all_nanos = parts().map(|stage| stage.sum_nanos).sum::<u64>().max(1) as f64;
+    let count = request.stage(TOTAL).map_or(0, StageTime::count);
+    let count = if count > 0 { count } else { parts().map(StageTime::count).max().unwrap_or(1) };
+    let row = |stage: &StageTime| {
+        let us = |share| rounded(stage.quantile_nanos(share) as f64 / 1e3, 1);
+        json!({
+            "stage": stage.stage.as_str(),
+            "count": stage.count(),
+            "share": rounded(stage.sum_nanos as f64 / all_nanos, 4),
+            "a_request_us": rounded(stage.sum_nanos as f64 / 1e3 / count as f64, 2),
+            "mean_us": rounded(stage.mean_nanos() / 1e3, 2),
+            "p50_us": us(0.5),
+            "p99_us": us(0.99),
+            "p99_9_us": us(0.999),
+        })
+    };
+    passed().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Shelf;
+    use remoting::body::stages::{CoreTimes, TimeBucket};
+    use remoting::text::Text;
+
+    fn stage(name: &'static str, count: u64, nanos: u64) -> StageTime {
+        let buckets = vec![TimeBucket { count, limit_nanos: nanos }];
+        StageTime { buckets, stage: Text::from_static(name), sum_nanos: count * nanos }
+    }
+
+    fn core(core: u16, stages: Vec<StageTime>) -> CoreTimes {
+        let requests = vec![RequestTimes { request: Text::from_static("send"), stages }];
+        CoreTimes { core, requests }
+    }
+
+    #[test]
+    fn stages_sum_up_to_the_servers_time_and_the_rest_is_told() {
+        let shelf = Shelf::new(0..1);
+        let mut recorder = shelf.recorder();
+        for _ in 0..10 {
+            recorder.record(Kind::Send, 100_000);
+            recorder.record(Kind::SendLag, 20_000);
+        }
+        drop(recorder);
+        let (mut total, mut spare) = (Gathered::new(), Gathered::new());
+        shelf.take(&mut total, &mut spare);
+        let first = core(0, vec![stage("receive", 10, 8_000), stage("reply", 10, 12_000), stage(TOTAL, 10, 70_000)]);
+        let second = core(1, vec![stage("route", 5, 20_000), stage("flush", 10, 40_000)]);
+        let times = StageTimes { cores: vec![first, second], ..StageTimes::default() };
+        let figures = figures(&times, &total, Waits { count: 10, nanoseconds: 50_000 });
+        let send = &figures["requests"][0];
+        let number = |value: &Value| value.as_f64().expect("a number");
+        assert!((number(&send["server_us"]) - 70.0).abs() < 0.1, "{send:#}");
+        assert!((number(&send["client_wake_us"]) - 5.0).abs() < 0.1, "{send:#}");
+        assert!((number(&send["network_us"]) - 5.0).abs() < 0.2, "{send:#}");
+        assert!((number(&send["explained"]) - 0.95).abs() < 0.002, "{send:#}");
+        let rows = send["stages"].as_array().expect("rows");
+        let parts = rows.iter().filter(|row| row["stage"] != TOTAL);
+        let sum: f64 = parts.map(|row| number(&row["a_request_us"])).sum();
+        assert!((sum - 70.0).abs() < 0.1, "{send:#}");
+        assert_eq!(send["cores"].as_array().map(Vec::len), Some(2));
+        assert_eq!(send["cores"][1]["stages"][0]["stage"], "route");
+    }
+}

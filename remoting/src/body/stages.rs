@@ -1,0 +1,224 @@
+//! Where a broker's time goes (30001): times of each stage that requests pass, by core.
+
+use std::collections::BTreeMap;
+
+use super::body;
+use crate::text::Text;
+
+/// The name of the whole time of a request, beside those of its stages.
+pub const TOTAL: &str = "total";
+
+body! {
+    /// Times up to a limit that are above the limit before.
+    #[derive(Copy, Eq)]
+    struct TimeBucket {
+        pub count: u64,
+        pub limit_nanos: u64,
+    }
+
+    /// What requests of one kind have spent in one stage since the broker began. Only grows.
+    #[derive(Eq)]
+    struct StageTime {
+        /// By rising limits; those without a time are left out.
+        pub buckets: Vec<TimeBucket>,
+        pub stage: Text,
+        pub sum_nanos: u64,
+    }
+
+    /// Requests of one kind: each stage in the order they are passed, and [`TOTAL`].
+    #[derive(Eq)]
+    struct RequestTimes {
+        pub request: Text,
+        pub stages: Vec<StageTime>,
+    }
+
+    #[derive(Eq)]
+    struct CoreTimes {
+        pub core: u16,
+        pub requests: Vec<RequestTimes>,
+    }
+
+    #[derive(Eq)]
+    struct SlowStage {
+        pub nanos: u64,
+        pub stage: Text,
+    }
+
+    /// One request that took long.
+    #[derive(Eq)]
+    struct SlowRequest {
+        /// When it was answered.
+        pub at_ms: u64,
+        /// The core of its connection.
+        pub core: u16,
+        pub opaque: i32,
+        /// The core of what it was about.
+        pub owner: u16,
+        /// The client's address.
+        pub peer: Text,
+        pub request: Text,
+        pub stages: Vec<SlowStage>,
+    }
+
+    /// Body of the answer to 30001.
+    #[derive(Eq)]
+    struct StageTimes {
+        /// Stages that this broker has not, and why.
+        pub absent: BTreeMap<Text, Text>,
+        pub cores: Vec<CoreTimes>,
+        /// The newest of those that took longer than `slower_than_micros`, by the time of their answer.
+        pub slow: Vec<SlowRequest>,
+        /// 0: none are kept.
+        pub slower_than_micros: u64,
+    }
+}
+
+impl StageTime {
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.count).sum()
+    }
+
+    pub fn mean_nanos(&self) -> f64 {
+        self.sum_nanos as f64 / self.count().max(1) as f64
+    }
+
+    /// The time within which this share of all (0 to 1) was done; 0 when nothing was.
+    pub fn quantile_nanos(&self, share: f64) -> u64 {
+        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let reached = self.buckets.iter().find(|bucket| {
+            seen += bucket.count;
+            seen >= wanted
+        });
+        reached.map_or(0, |bucket| bucket.limit_nanos)
+    }
+
+    fn add(&mut self, other: &StageTime) {
+        self.combine(other, |own, other| own + other);
+    }
+
+    /// What came since an earlier look.
+    fn subtract(&mut self, earlier: &StageTime) {
+        self.combine(earlier, u64::saturating_sub);
+    }
+
+    fn combine(&mut self, other: &StageTime, operation: impl Fn(u64, u64) -> u64) {
+        let mut counts: BTreeMap<u64, u64> =
+            self.buckets.iter().map(|bucket| (bucket.limit_nanos, bucket.count)).collect();
+        for bucket in &other.buckets {
+            let count = counts.entry(bucket.limit_nanos).or_default();
+            *count = operation(*count, bucket.count);
+        }
+        let buckets = counts.into_iter().filter(|(_, count)| *count > 0);
+        self.buckets = buckets.map(|(limit_nanos, count)| TimeBucket { count, limit_nanos }).collect();
+        self.sum_nanos = operation(self.sum_nanos, other.sum_nanos);
+    }
+}
+
+impl RequestTimes {
+    pub fn stage(&self, name: &str) -> Option<&StageTime> {
+        self.stages.iter().find(|stage| stage.stage == *name)
+    }
+}
+
+impl CoreTimes {
+    pub fn request(&self, name: &str) -> Option<&RequestTimes> {
+        self.requests.iter().find(|request| request.request == *name)
+    }
+}
+
+impl StageTimes {
+    /// Kinds of requests that there are times of.
+    pub fn requests(&self) -> Vec<Text> {
+        self.merged().into_iter().map(|request| request.request).collect()
+    }
+
+    /// All cores together. What was not passed by anyone is left out.
+    pub fn merged(&self) -> Vec<RequestTimes> {
+        let mut all: Vec<RequestTimes> = Vec::new();
+        for request in self.cores.iter().flat_map(|core| &core.requests) {
+            let own = match all.iter().position(|own| own.request == request.request) {
+                Some(place) => &mut all[place],
+                None => {
+                    all.push(RequestTimes { request: request.request.clone(), stages: Vec::new() });
+                    all.last_mut().expect("just pushed")
+                }
+            };
+            for stage in &request.stages {
+                match own.stages.iter().position(|own| own.stage == stage.stage) {
+                    Some(place) => own.stages[place].add(stage),
+                    None => own.stages.push(stage.clone()),
+                }
+            }
+        }
+        all.retain_mut(|request| {
+            request.stages.retain(|stage| stage.count() > 0);
+            !request.stages.is_empty()
+        });
+        all
+    }
+
+    /// What came since an earlier look at the same broker. Slow requests stay those of this look.
+    pub fn since(mut self, earlier: &StageTimes) -> StageTimes {
+        for core in &mut self.cores {
+            let Some(before) = earlier.cores.iter().find(|before| before.core == core.core) else { continue };
+            for request in &mut core.requests {
+                let Some(before) = before.request(&request.request) else { continue };
+                for stage in &mut request.stages {
+                    if let Some(before) = before.stage(&stage.stage) {
+                        stage.subtract(before);
+                    }
+                }
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(name: &'static str, counts: &[(u64, u64)]) -> StageTime {
+        StageTime {
+            buckets: counts
+                .iter()
+                .map(|(limit_nanos, count)| TimeBucket { count: *count, limit_nanos: *limit_nanos })
+                .collect(),
+            stage: Text::from_static(name),
+            sum_nanos: counts.iter().map(|(limit, count)| limit * count).sum(),
+        }
+    }
+
+    fn times(cores: &[&[StageTime]]) -> StageTimes {
+        let request =
+            |stages: &[StageTime]| RequestTimes { request: Text::from_static("send"), stages: stages.to_vec() };
+        let cores = (0..).zip(cores).map(|(core, stages)| CoreTimes { core, requests: vec![request(stages)] });
+        StageTimes { cores: cores.collect(), ..StageTimes::default() }
+    }
+
+    #[test]
+    fn what_came_since_is_the_difference_and_cores_add_up() {
+        let before = times(&[&[stage("flush", &[(10, 5)]), stage(TOTAL, &[(20, 5)])], &[stage("flush", &[(30, 1)])]]);
+        let after =
+            times(&[&[stage("flush", &[(10, 5), (40, 2)]), stage(TOTAL, &[(20, 8)])], &[stage("flush", &[(30, 4)])]]);
+        let since = after.since(&before);
+        assert_eq!(since.cores[0].requests[0].stages[0], stage("flush", &[(40, 2)]));
+        let merged = since.merged();
+        assert_eq!(merged[0].stages, [stage("flush", &[(30, 3), (40, 2)]), stage(TOTAL, &[(20, 3)])]);
+        let flush = merged[0].stage("flush").expect("it is there");
+        assert_eq!((flush.count(), flush.quantile_nanos(0.5), flush.quantile_nanos(0.99)), (5, 30, 40));
+        assert!((flush.mean_nanos() - 34.0).abs() < 1e-9);
+        assert_eq!(before.clone().since(&before).requests(), Vec::<Text>::new());
+    }
+
+    #[test]
+    fn the_body_is_what_is_read_again() {
+        let mut all = times(&[&[stage("flush", &[(10, 5)])]]);
+        all.absent.insert(Text::from_static("replicate"), Text::from_static("no"));
+        let stages = vec![SlowStage { nanos: 5, stage: Text::from_static("flush") }];
+        all.slow.push(SlowRequest { at_ms: 1, core: 0, opaque: -3, owner: 1, stages, ..SlowRequest::default() });
+        let bytes = crate::json::encode(&all);
+        assert_eq!(crate::json::decode::<StageTimes>(&bytes).expect("readable"), all);
+    }
+}
