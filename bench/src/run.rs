@@ -220,16 +220,19 @@ pub(crate) fn write_pictures(folders: &[PathBuf], pictures: Pictures<'_>) -> Res
     let write = |path: PathBuf, bytes: &[u8]| {
         std::fs::write(&path, bytes).map_err(|source| BenchError::Page { path: path.display().to_string(), source })
     };
+    // A program that cannot do it leaves no folder.
+    let as_png = || page.pictures.iter().map(|picture| page::png(&picture.svg)).collect::<Result<Vec<_>, _>>();
+    let png = pictures.png.map(|_| as_png()).transpose()?.unwrap_or_default();
     for folder in pictures.svg.into_iter().chain(pictures.png) {
         let failed = |source| BenchError::Page { path: folder.display().to_string(), source };
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    for picture in &page.pictures {
+    for (index, picture) in page.pictures.iter().enumerate() {
         if let Some(folder) = pictures.svg {
             write(folder.join(format!("{}.svg", picture.file_stem)), picture.svg.as_bytes())?;
         }
-        if let Some(folder) = pictures.png {
-            write(folder.join(format!("{}.png", picture.file_stem)), &page::png(&picture.svg)?)?;
+        if let (Some(folder), Some(png)) = (pictures.png, png.get(index)) {
+            write(folder.join(format!("{}.png", picture.file_stem)), png)?;
         }
     }
     Ok(page.pictures.len())

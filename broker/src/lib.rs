@@ -12,6 +12,7 @@ mod dispatch;
 mod filter;
 mod group;
 mod journal;
+mod light;
 mod live_config;
 mod log;
 mod parcel;

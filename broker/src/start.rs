@@ -255,7 +255,7 @@ async fn lead(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError> {
         reports.extend(opened?);
     }
     report_damage(&reports);
-    load_tables(core, boot).await?;
+    load_tables(core, boot, reports.iter().any(|report| report.end.0 > 0)).await?;
     let listener =
         Listener::bind(boot.listen).map_err(|source| BrokerError::Listen { address: boot.listen, source })?;
     accept(core, listener);
@@ -315,8 +315,9 @@ fn fast_port(port: u16) -> Option<u16> {
     port.checked_sub(FAST_PORT_BELOW).filter(|port| *port > 0)
 }
 
-async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError> {
+async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>, has_messages: bool) -> Result<(), BrokerError> {
     let table = |reason: String| BrokerError::Table { reason };
+    group::make_missing(&boot.config, has_messages).await.map_err(table)?;
     let facts = Facts::new(&boot.config, boot.advertised.port());
     let tables = Tables {
         topics: TopicOwner::load(&boot.config, boot.placement.logs).await.map_err(|error| table(error.to_string()))?,

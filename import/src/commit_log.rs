@@ -1,7 +1,7 @@
 //! The commit log of the other broker: files of one size, named by the offset they start at.
 //!
-//! Read-only, a window at a time. The log ends where no valid record is and no consume queue knows of any; in front of that
-//! what cannot be read is damage, and passed over up to the next valid record.
+//! Read-only, a window at a time. The log ends where no valid record follows and no consume queue knows of any; in front of
+//! that what cannot be read is damage, and passed over up to the next valid record.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,11 @@ const NAME_DIGITS: usize = 20;
 /// Bytes read at once; more when a record is longer. Of those who read on, and of those who look single records up.
 const SCAN_BYTES: u64 = 4 << 20;
 const LOOKUP_BYTES: u64 = 64 << 10;
+/// Bytes without a record are passed over so many at a time.
+const ZEROS: [u8; 4096] = [0; 4096];
+/// Behind a start after a crash the other broker writes over what lay behind the log's end: records there that are older
+/// than the log's last by more than this are remains, none of its messages.
+const OLDER_MS_MAX: i64 = 3_000;
 /// A damaged length is not followed further than this.
 const RECORD_BYTES_MAX: u64 = 128 << 20;
 
@@ -119,7 +124,7 @@ impl CommitLog {
     fn reader(&self, from: u64, window_bytes: u64) -> Scanner<'_> {
         let at = from.max(self.min());
         let window = Window { file: None, start: 0, bytes: Vec::new(), bytes_wanted: window_bytes };
-        Scanner { log: self, window, at, end: at }
+        Scanner { log: self, window, at, end: at, stored_ms: i64::MIN }
     }
 
     fn file_of(&self, offset: u64) -> Option<&(u64, PathBuf)> {
@@ -135,6 +140,8 @@ pub struct Scanner<'a> {
     at: u64,
     /// Behind the last valid record.
     end: u64,
+    /// The latest time at which one was stored.
+    stored_ms: i64,
 }
 
 struct Window {
@@ -172,7 +179,8 @@ enum Step {
 }
 
 impl<'a> Scanner<'a> {
-    /// The next record or damage. `known` is an offset that the log once reached: what is wrong behind it is the end.
+    /// The next record or damage. `known` is an offset that the log once reached: behind it, what is wrong is the end if no
+    /// record follows.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -188,12 +196,13 @@ impl<'a> Scanner<'a> {
                     self.end = self.at;
                     let found = self.window.at(self.log, at, bytes)?;
                     let view = RecordView::decode(&found[..bytes as usize]).expect("it was just verified");
+                    self.stored_ms = self.stored_ms.max(view.store_timestamp_ms());
                     return Ok(Some(Found::Record { at, view }));
                 }
                 Step::Blank => self.at = self.file_limit(at),
-                Step::Wrong(_) if at >= known => return Ok(None),
                 Step::Wrong(reason) => {
-                    let limit = self.next_valid(at + 1)?;
+                    let next = if at < known { Some(self.next_valid(at + 1)?) } else { self.next_behind(at + 1)? };
+                    let Some(limit) = next else { return Ok(None) };
                     self.at = limit;
                     return Ok(Some(Found::Damage { start: at, limit, reason }));
                 }
@@ -256,12 +265,38 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    /// The next place from `from` on, in this file or a later one, at which a record of this log verifies.
+    fn next_behind(&mut self, from: u64) -> Result<Option<u64>, ImportError> {
+        let mut at = from;
+        while at < self.log.limit() {
+            at = self.next_valid(at)?;
+            if at < self.log.limit()
+                && let Step::Record(bytes) = self.step(at)?
+            {
+                let found = self.window.at(self.log, at, bytes)?;
+                let view = RecordView::decode(&found[..bytes as usize]).expect("it was just verified");
+                if view.store_timestamp_ms() >= self.stored_ms.saturating_sub(OLDER_MS_MAX) {
+                    return Ok(Some(at));
+                }
+                at += bytes;
+            } else {
+                at += 1;
+            }
+        }
+        Ok(None)
+    }
+
     /// The next place from `from` on at which a record verifies; the start of the next file if there is none in this one.
     fn next_valid(&mut self, from: u64) -> Result<u64, ImportError> {
         let limit = self.file_limit(from - 1);
         let mut at = from;
         while at + FIXED_BYTES as u64 <= limit {
             let bytes = self.window.at(self.log, at, FIXED_BYTES as u64)?;
+            if bytes.starts_with(&ZEROS) {
+                // The length of a record may begin with zeros.
+                at += (ZEROS.len() - size_of::<u32>()) as u64;
+                continue;
+            }
             let places = bytes.len() + 1 - FIXED_BYTES;
             let candidate = (0..places).find(|&skip| may_start_here(&bytes[skip..], at + skip as u64));
             match candidate {

@@ -9,16 +9,17 @@ use remoting::body::pop::MessageRequestModes;
 use remoting::body::topic::TopicConfigTable;
 use remoting::name::{self, AUTO_CREATE_TOPIC};
 use runtime::clock;
+use storage::{LogOptions, SEGMENT_BYTES_MIN};
 
 use crate::commit_log::{CommitLog, Found, Scanner};
 use crate::delays::Delays;
-use crate::error::ImportError;
+use crate::error::{ImportError, IoContext};
 use crate::halves::Halves;
 use crate::popped::Popped;
 use crate::report::{Lost, Report};
 use crate::source::Source;
 use crate::tables;
-use crate::target::Target;
+use crate::target::{self, Target};
 use crate::timers::Timers;
 use crate::transfer::{Transfer, is_own};
 
@@ -53,9 +54,11 @@ pub struct Progress {
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, ImportError> {
     let mut source = Source::open(&options.source, &options.commit_logs)?;
     let Tables { mut topics, offsets, groups, modes } = Tables::read(&source)?;
-    let target = Target::create(&options.target, options.logs, source.log.limit() - source.log.min())?;
-    let log_file_bytes = Some(source.log.file_bytes()).filter(|bytes| *bytes > 0);
-    let segment_bytes = options.segment_bytes.or(log_file_bytes).unwrap_or(SEGMENT_BYTES_USUAL);
+    let segment_bytes = segment_bytes(options, &source)?;
+    refuse_within(&options.target, &options.source, &options.commit_logs)?;
+    // Each log has a segment at least.
+    let bytes = (source.log.limit() - source.log.min()).max(u64::from(options.logs) * segment_bytes);
+    let target = Target::create(&options.target, options.logs, bytes)?;
     let mut report = Report { logs: options.logs, segment_bytes, ..Report::default() };
     report.notes.extend(notes(&source));
     let (delays, timers) = (Delays::open(&mut source)?, Timers::open(&source)?);
@@ -95,6 +98,38 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Repo
     Ok(report)
 }
 
+fn segment_bytes(options: &Options, source: &Source) -> Result<u64, ImportError> {
+    let log_file_bytes = Some(source.log.file_bytes()).filter(|bytes| *bytes > 0);
+    let bytes = options.segment_bytes.or(log_file_bytes).unwrap_or(SEGMENT_BYTES_USUAL);
+    if LogOptions::is_segment_size(bytes) {
+        return Ok(bytes);
+    }
+    let whose = match options.segment_bytes {
+        Some(_) => "--segment-bytes says",
+        None => "the files of the other broker's log have",
+    };
+    Err(ImportError::Target(format!(
+        "{whose} {bytes} bytes, and segments have a multiple of 4096 bytes, at least {SEGMENT_BYTES_MIN}: name such a size \
+         with --segment-bytes"
+    )))
+}
+
+/// The source is not changed, so nothing is made in it.
+fn refuse_within(target: &Path, source: &Path, commit_logs: &[PathBuf]) -> Result<(), ImportError> {
+    let above = target::existing_above(target);
+    let above = above.canonicalize().context("look at", above)?;
+    for folder in std::iter::once(source).chain(commit_logs.iter().map(PathBuf::as_path)) {
+        if above.starts_with(folder.canonicalize().context("look at", folder)?) {
+            return Err(ImportError::Target(format!(
+                "{} lies in {}, which is only read: name a folder elsewhere",
+                target.display(),
+                folder.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Reads the source's log from its first record to its end.
 fn pass(
     transfer: &mut Transfer<'_>,
@@ -116,16 +151,16 @@ fn pass(
     Ok(())
 }
 
-/// How many bytes behind the end of the log, in its file, are not zeros.
+/// How many bytes there are behind the end of the log, up to the last that is not zero.
 fn remains_behind(log: &CommitLog, scanner: &mut Scanner<'_>) -> Result<u64, ImportError> {
     let start = scanner.position();
     if start >= log.limit() {
         return Ok(0);
     }
-    let limit = (start / log.file_bytes() + 1) * log.file_bytes();
     let (mut at, mut remains) = (start, 0);
-    while at < limit {
-        let bytes = scanner.raw(at, REMAINS_BYTES.min((limit - at) as usize))?;
+    while at < log.limit() {
+        let in_file = log.file_bytes() - at % log.file_bytes();
+        let bytes = scanner.raw(at, REMAINS_BYTES.min(in_file as usize))?;
         if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
             remains = at + last as u64 + 1 - start;
         }

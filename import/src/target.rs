@@ -89,8 +89,8 @@ fn refuse_without_room(root: &Path, bytes: u64) -> Result<(), ImportError> {
     let available = space(parent).context("look for space in", parent)?.bytes_available;
     if available < bytes {
         return Err(ImportError::Target(format!(
-            "the log has {bytes} bytes, and {available} are available in {}: free space there, or name a folder on another \
-             disk; the new store takes as much as the old one",
+            "the new store needs {bytes} bytes at least, and {available} are available in {}: free space there, or name a \
+             folder on another disk; it takes as much as the old one, and each of its logs a segment",
             parent.display()
         )));
     }
@@ -98,7 +98,7 @@ fn refuse_without_room(root: &Path, bytes: u64) -> Result<(), ImportError> {
 }
 
 /// The nearest folder above a path that is there.
-fn existing_above(path: &Path) -> &Path {
+pub(crate) fn existing_above(path: &Path) -> &Path {
     let mut parent = parent_of(path);
     while !parent.exists() {
         parent = parent_of(parent);

@@ -212,7 +212,7 @@ fn messages_keep_their_offsets_and_others_stay_behind() {
     maker.finish();
     let report = maker.import(&target).expect("imported");
     assert!(report.is_whole(), "{report:?}");
-    assert_eq!((report.records, report.queues, report.topics, report.groups, report.offsets), (23, 3, 2, 1, 2));
+    assert_eq!((report.records, report.queues, report.topics, report.groups, report.offsets), (23, 4, 2, 1, 2));
     let left: Vec<_> = report.left_out.iter().map(|(why, count)| (*why, *count)).collect();
     assert_eq!(left, [(LeftOut::NoTopic, 1), (LeftOut::NotInQueue, 1), (LeftOut::NoQueue, 1)]);
     let records = records(&target);
@@ -342,6 +342,38 @@ fn damage_is_told_and_a_torn_tail_is_cut() {
     assert_eq!(offsets, [0, 1, 3, 4], "the others keep theirs");
 }
 
+/// As a broker leaves it whose consume queues are behind: what no queue knows may be whole messages all the same.
+#[test]
+fn what_follows_damage_is_taken_though_no_queue_knows_it() {
+    let folder = TempFolder::new("import");
+    let (root, target) = (folder.path().join("old"), folder.path().join("new"));
+    let mut maker = Maker::new(&root, 0);
+    maker.put(&put("T", 0, 0, "known"));
+    let places: Vec<u64> =
+        (1..4).map(|offset| maker.put(&Put { in_queue: false, ..put("T", 0, offset, "unknown") })).collect();
+    maker.files[0][places[0] as usize + 90] ^= 1;
+    maker.finish();
+    let report = maker.import(&target).expect("imported");
+    let lost: Vec<_> = report.damages.iter().map(|lost| (lost.start, lost.limit)).collect();
+    assert_eq!((lost, report.cut_bytes), (vec![(places[0], places[1])], 0));
+    assert!(!report.is_whole() && (report.records, report.queues) == (3, 1), "{report:?}");
+    let offsets: Vec<u64> = records(&target).iter().filter(|record| record.0 == "T").map(|record| record.2).collect();
+    assert_eq!(offsets, [0, 2, 3]);
+}
+
+#[test]
+fn nothing_is_made_in_the_source() {
+    let folder = TempFolder::new("import");
+    let root = folder.path().join("old");
+    let maker = Maker::new(&root, 0);
+    maker.finish();
+    for target in [root.join("new"), root.join("deep/er/new")] {
+        let error = maker.import(&target).expect_err("within the source").to_string();
+        assert!(error.contains("which is only read: name a folder elsewhere"), "{error}");
+        assert!(!target.exists() && !root.join("deep").exists());
+    }
+}
+
 #[test]
 fn an_import_that_fails_leaves_no_store() {
     let folder = TempFolder::new("import");
@@ -359,6 +391,6 @@ fn an_import_that_fails_leaves_no_store() {
     let options =
         Options { source: root, commit_logs: Vec::new(), target: target.clone(), logs: 1, segment_bytes: Some(1000) };
     let error = run(&options, &mut |_| ()).expect_err("no size of segments").to_string();
-    assert!(error.contains("mappedFileSizeCommitLog=1000 is no multiple"), "{error}");
+    assert!(error.contains("--segment-bytes says 1000 bytes"), "{error}");
     assert!(!target.exists());
 }

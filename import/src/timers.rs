@@ -36,7 +36,8 @@ pub(crate) struct Timers {
     rolled: HashMap<u64, u64>,
     /// The names of messages that were taken back, with their times.
     taken_back: HashSet<u64>,
-    /// Places of records that are in the log and not in their queue.
+    /// Places of the records that may wait: those of their queue, then those that are in the log and not in it.
+    places: Vec<u64>,
     behind: Vec<u64>,
 }
 
@@ -48,12 +49,29 @@ impl Timers {
     }
 
     /// A record of the timer topic.
-    pub(crate) fn meet(&mut self, queues: &mut ConsumeQueues, view: &RecordView<'_>, at: u64) {
-        let known = queues.get(TIMER_TOPIC, view.queue_id().0).map_or(0, |queue| queue.limit());
-        if view.queue_offset().0 >= known {
+    ///
+    /// # Errors
+    /// When its queue cannot be read.
+    pub(crate) fn meet(
+        &mut self,
+        queues: &mut ConsumeQueues,
+        view: &RecordView<'_>,
+        at: u64,
+    ) -> Result<(), ImportError> {
+        let Some(due_ms) = due_ms(view) else { return Ok(()) };
+        let offset = view.queue_offset().0;
+        let may_wait = self.may_wait(view, due_ms);
+        let queue = queues.get(TIMER_TOPIC, view.queue_id().0).filter(|queue| offset < queue.limit());
+        let is_known = queue.is_some();
+        let unit = queue.map_or(Ok(None), |queue| queue.unit(offset))?;
+        if may_wait && !is_known {
             self.behind.push(at);
+        } else if may_wait && unit.is_some_and(|unit| unit.offset == at) {
+            self.places.push(at);
         }
-        let Some(due_ms) = due_ms(view).filter(|due_ms| *due_ms >= self.delivered_until_ms) else { return };
+        if due_ms < self.delivered_until_ms {
+            return Ok(());
+        }
         if let Some(name) = view.property(TIMER_DELETE_UNIQUE_KEY) {
             self.taken_back.insert(stable_hash(&format!("{due_ms} {name}")));
         } else if let Some(times) = rolled_times(view)
@@ -62,6 +80,7 @@ impl Timers {
             let most = self.rolled.entry(name).or_default();
             *most = times.max(*most);
         }
+        Ok(())
     }
 
     /// Any other record, which may be a delivered copy.
@@ -75,18 +94,23 @@ impl Timers {
         }
     }
 
-    /// The places of records that are in no queue.
-    pub(crate) fn take_behind(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.behind)
+    /// The places of records that may wait, once all were met.
+    pub(crate) fn take_places(&mut self) -> Vec<u64> {
+        let mut places = std::mem::take(&mut self.places);
+        places.append(&mut self.behind);
+        places
+    }
+
+    /// Whether a record's message waits, as far as it tells alone.
+    fn may_wait(&self, view: &RecordView<'_>, due_ms: u64) -> bool {
+        let was_in_wheel = view.queue_offset().0 < self.wheel_limit;
+        let was_delivered = due_ms < self.delivered_until_ms && was_in_wheel;
+        !was_delivered && view.property(TIMER_DELETE_UNIQUE_KEY).is_none()
     }
 
     /// When a record's message is due, if it waits.
     pub(crate) fn due_if_waiting(&mut self, view: &RecordView<'_>) -> Option<u64> {
         let due_ms = due_ms(view)?;
-        let was_in_wheel = view.queue_offset().0 < self.wheel_limit;
-        if (due_ms < self.delivered_until_ms && was_in_wheel) || view.property(TIMER_DELETE_UNIQUE_KEY).is_some() {
-            return None;
-        }
         let name = name_of(view)?;
         if self.rolled.get(&name).is_some_and(|most| rolled_times(view).unwrap_or(0) < *most)
             || self.is_taken_back(view)

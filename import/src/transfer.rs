@@ -57,7 +57,7 @@ impl Transfer<'_> {
         let queues = &mut self.source.queues;
         match view.topic() {
             SCHEDULE_TOPIC => self.delays.meet(queues, view, at),
-            TIMER_TOPIC => self.timers.meet(queues, view, at),
+            TIMER_TOPIC => self.timers.meet(queues, view, at)?,
             HALF_TOPIC => self.halves.meet(view, at),
             OP_HALF_TOPIC => self.halves.meet_end(view),
             topic if topic.starts_with(REVIVE_TOPIC_PREFIX) => self.popped.meet(view),
@@ -136,6 +136,7 @@ impl Transfer<'_> {
     }
 
     fn put(&mut self, draft: &RecordDraft<'_>, offset: QueueOffset, stored_ms: i64) -> Result<(), ImportError> {
+        self.count_queue(draft.topic, draft.queue_id);
         self.log_of(draft.topic, draft.queue_id).append(draft, offset, stored_ms.max(0) as u64)?;
         self.report.records += 1;
         Ok(())
@@ -181,14 +182,7 @@ impl Transfer<'_> {
     }
 
     fn take_timed(&mut self, scanner: &mut Scanner<'_>) -> Result<(), ImportError> {
-        for (queue, limit) in self.queues_of(TIMER_TOPIC) {
-            for offset in 0..limit {
-                if let Some(unit) = self.unit(TIMER_TOPIC, queue, offset)? {
-                    self.take_one_timed(scanner, unit.offset)?;
-                }
-            }
-        }
-        self.timers.take_behind().into_iter().try_for_each(|at| self.take_one_timed(scanner, at))
+        self.timers.take_places().into_iter().try_for_each(|at| self.take_one_timed(scanner, at))
     }
 
     fn take_one_timed(&mut self, scanner: &mut Scanner<'_>, at: u64) -> Result<(), ImportError> {
@@ -314,9 +308,9 @@ impl Transfer<'_> {
             }
             for (id, queue) in queues {
                 queue.cut(log_end)?;
+                self.count_queue(topic, QueueId(*id));
                 self.log_of(topic, QueueId(*id)).raise_next(topic, QueueId(*id), QueueOffset(queue.limit()));
                 let expected = queue.limit() - queue.first_from(min)?;
-                self.report.queues += 1;
                 if expected != queue.taken {
                     let (topic, queue, taken) = (topic.clone(), *id, queue.taken);
                     self.report.differences.push(Difference { topic, queue, expected, taken });
@@ -325,6 +319,12 @@ impl Transfer<'_> {
         }
         self.source.queues.topics = topics;
         Ok(())
+    }
+
+    /// In front of what makes a queue known.
+    fn count_queue(&mut self, topic: &str, queue: QueueId) {
+        let is_new = self.log_of(topic, queue).next(topic, queue).is_none();
+        self.report.queues += u64::from(is_new);
     }
 
     fn number_of_log(&self, topic: &str, queue: QueueId) -> usize {

@@ -2,8 +2,8 @@
 //!
 //! Everything here blocks except where it says otherwise: on a core call it through [`crate::blocking`], or at start.
 
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl DirectFile {
             0 => Ok(file),
             libc::EOPNOTSUPP | libc::EINVAL => file.file.set_len(bytes).map(|()| file),
             code => {
-                let _ = std::fs::remove_file(path);
+                let _ = fs::remove_file(path);
                 Err(io::Error::from_raw_os_error(code))
             }
         }
@@ -124,9 +124,33 @@ pub struct ReadFile {
     file: File,
 }
 
+/// Opens a file for reading; whoever opens a pipe waits for its other end.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let kind = fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device, and no file: move it away"));
+    }
+    File::open(path)
+}
+
+/// All that a file holds; `None` when it is not there.
+pub fn read_whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut file = match open_regular(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(Some(content))
+}
+
 impl ReadFile {
     pub fn open(path: &Path) -> io::Result<ReadFile> {
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         // Reading ahead is done on purpose or not at all: the kernel must not touch blocks that are being written.
         let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
         Ok(ReadFile { file })
@@ -277,7 +301,7 @@ pub fn is_locked_by_java(path: &Path) -> io::Result<bool> {
 
 /// Removes a file that may be there.
 pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
+    match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
@@ -301,7 +325,7 @@ impl TempFolder {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ringmq-{name}-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a temporary folder can be made");
+        fs::create_dir_all(&path).expect("a temporary folder can be made");
         TempFolder { path }
     }
 
@@ -312,7 +336,7 @@ impl TempFolder {
 
 impl Drop for TempFolder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 

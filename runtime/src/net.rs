@@ -16,7 +16,7 @@ use futures_lite::{AsyncRead, AsyncWrite};
 use glommio::net::{TcpListener, TcpStream};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, setsockopt, socket, sockopt,
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, getsockopt, setsockopt, socket, sockopt,
 };
 
 use crate::buffer::SlabSlice;
@@ -135,17 +135,27 @@ enum ListenSocket {
 const PORT_FREE_TIME_MAX: Duration = Duration::from_secs(2);
 const PORT_FREE_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Whether one could listen on an address now, or soon; a port of 0 is replaced by a free one. Blocks.
+/// Whether one could listen on an address now, or soon; a port of 0 is replaced by a free one. Nobody can connect to what is
+/// tried. Blocks.
 pub fn probe(address: SocketAddr) -> io::Result<SocketAddr> {
     let until = Instant::now() + PORT_FREE_TIME_MAX;
     loop {
-        match StdListener::bind(address) {
+        match bound(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
                 std::thread::sleep(PORT_FREE_LOOK_EVERY);
             }
             outcome => return outcome?.local_addr(),
         }
     }
+}
+
+/// A socket that has an address and does not listen, under the rules of one that is to listen.
+fn bound(address: SocketAddr) -> io::Result<StdListener> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    Ok(StdListener::from(socket))
 }
 
 /// The address that other hosts most likely reach this one at: of the first interface that is up and is not the
@@ -552,6 +562,26 @@ mod tests {
     use crate::buffer::SlabWriter;
     use crate::file::{ReadFile, TempFolder};
     use std::sync::Arc;
+
+    #[test]
+    fn what_is_tried_takes_no_connections() {
+        let any = |address: &str| address.parse::<SocketAddr>().expect("an address");
+        for loopback in ["127.0.0.1:0", "[::1]:0"] {
+            let tried = match bound(any(loopback)) {
+                // A machine without IPv6.
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => continue,
+                tried => tried.expect("bound"),
+            };
+            let address = tried.local_addr().expect("an address");
+            assert_ne!(address.port(), 0);
+            assert!(StdStream::connect(address).is_err(), "nobody listens");
+            let listener = StdListener::bind(address).expect("what is tried stands in nobody's way");
+            drop(tried);
+            assert_eq!(bound(address).expect_err("it is taken").kind(), io::ErrorKind::AddrInUse);
+            drop(listener);
+            assert_eq!(probe(address).expect("it is free again"), address);
+        }
+    }
 
     /// Memory and file parts, far more than a socket takes at once, arrive in order at a reader that starts late.
     #[test]

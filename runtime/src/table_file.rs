@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::ballast;
-use crate::file::sync_folder;
+use crate::file::{read_whole, sync_folder};
 
 const MAGIC: &str = "ringmq-table 1";
 
@@ -31,6 +31,11 @@ pub fn read(path: &Path) -> io::Result<Option<Stored>> {
         Some(fresh) if settled.as_ref().is_none_or(|settled| settled.generation < fresh.generation) => Some(fresh),
         _ => settled,
     })
+}
+
+/// Whether a table was ever written here, be it whole or not.
+pub fn is_there(path: &Path) -> bool {
+    [path, &backup_path(path), &fresh_path(path)].iter().any(|path| path.exists())
 }
 
 /// The newest generation that was not being written any more.
@@ -64,7 +69,7 @@ fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
         // It was read as the newest, and stays so until the next is whole.
         settle(path)?;
     }
-    let mut file = File::create(&fresh)?;
+    let mut file = File::create(&fresh).map_err(|error| of_file(&fresh, &error))?;
     let crc = crc32(text.as_bytes());
     file.write_all(format!("{MAGIC} {generation} {crc:08X} {}\n", text.len()).as_bytes())?;
     file.write_all(text.as_bytes())?;
@@ -75,10 +80,17 @@ fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
 
 /// Makes what was being written the newest generation. Only a whole table may become the backup.
 fn settle(path: &Path) -> io::Result<()> {
+    let backup = backup_path(path);
     if let Ok(Some(_)) = read_one(path) {
-        fs::rename(path, backup_path(path))?;
+        fs::rename(path, &backup).map_err(|error| of_file(&backup, &error))?;
     }
-    fs::rename(fresh_path(path), path)
+    fs::rename(fresh_path(path), path).map_err(|error| of_file(path, &error))
+}
+
+/// Tells which of a table's files it is about.
+fn of_file(path: &Path, error: &io::Error) -> io::Error {
+    let cure = if path.is_dir() { "; a folder is where the file belongs: move it away" } else { "" };
+    io::Error::new(error.kind(), format!("{}: {error}{cure}", path.display()))
 }
 
 fn fresh_path(path: &Path) -> PathBuf {
@@ -92,11 +104,7 @@ fn backup_path(path: &Path) -> PathBuf {
 }
 
 fn read_one(path: &Path) -> io::Result<Option<Stored>> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(bytes) = read_whole(path)? else { return Ok(None) };
     parse(&bytes).map(Some).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged: its checksum does not fit", path.display()))
     })
@@ -152,6 +160,20 @@ mod tests {
         fs::remove_file(backup_path(&path)).expect("removed");
         assert!(read(&path).is_err(), "a damaged table is not an empty one");
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn a_folder_in_the_place_of_a_file_is_named() {
+        for name in ["t.new", "t.json.bak"] {
+            let folder = TempFolder::new("table");
+            let path = folder.path().join("t.json");
+            assert!(!is_there(&path));
+            write(&path, 1, "one").expect("written");
+            fs::create_dir(folder.path().join(name)).expect("made");
+            let error = write(&path, 2, "two").expect_err("it cannot be written").to_string();
+            assert!(error.contains(name) && error.contains("move it away"), "{error}");
+            assert!(is_there(&path));
+        }
     }
 
     /// The process ends while the disk has not taken the newest generation yet.

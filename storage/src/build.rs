@@ -71,7 +71,7 @@ impl LogBuilder {
             store_ms_last: 0,
             index: IndexBuilder::new(id, 0),
             next: HashMap::new(),
-            floors: QueueFloors::default(),
+            floors: QueueFloors::of_whole_log(),
         })
     }
 

@@ -58,7 +58,7 @@ impl Checkpoint {
     /// When it cannot be read, or is another log's. Then the records beside it may be another log's too, and what
     /// belongs to no log would be taken for a torn tail and erased.
     pub(crate) fn read(path: &Path, log: LogId) -> Result<Option<Checkpoint>, StorageError> {
-        let Some(content) = disk::read_whole(path).context("read", path)? else { return Ok(None) };
+        let Some(content) = file::read_whole(path).context("read", path)? else { return Ok(None) };
         let newest = content.chunks_exact(SLOT_BYTES).filter_map(decode).max_by_key(|(_, slot)| slot.generation);
         match newest {
             Some((found, _)) if found != log => {

@@ -130,15 +130,6 @@ pub(crate) fn modified(path: &Path) -> Result<Millis, StorageError> {
     Ok(Millis(since.as_millis() as u64))
 }
 
-/// The content of a file, `None` if there is none.
-pub(crate) fn read_whole(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Removes a file durably; one that is not there is fine.
 pub(crate) fn remove(path: &Path) -> Result<(), StorageError> {
     match fs::remove_file(path) {

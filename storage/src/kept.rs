@@ -4,9 +4,9 @@ use std::path::Path;
 
 use base::{LogId, LogOffset, PhysicalOffset};
 use remoting::record::{self, BLANK_BYTES};
+use runtime::file::read_whole;
 
 use crate::checkpoint::Checkpoint;
-use crate::disk;
 use crate::error::{IoContext, StorageError};
 use crate::log::tail_file;
 use crate::scan::RECORD_BYTES_MAX;
@@ -41,7 +41,7 @@ impl Kept {
     ) -> Result<Kept, StorageError> {
         let (generation, must_be_whole) =
             checkpoint.map_or((0, false), |checkpoint| (checkpoint.tail, checkpoint.boot.is_this()));
-        let Some(content) = disk::read_whole(path).context("read", path)? else {
+        let Some(content) = read_whole(path).context("read", path)? else {
             let lost = (generation > 0).then(|| format!("{} is missing", path.display()));
             return Ok(Kept { lost, ..Kept::default() });
         };

@@ -118,8 +118,13 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
+    /// Whether segments may have so many bytes.
+    pub fn is_segment_size(bytes: u64) -> bool {
+        bytes >= SEGMENT_BYTES_MIN && bytes.is_multiple_of(BLOCK_BYTES as u64)
+    }
+
     pub(crate) fn check(&self) -> Result<(), StorageError> {
-        if self.segment_bytes < SEGMENT_BYTES_MIN || !self.segment_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+        if !LogOptions::is_segment_size(self.segment_bytes) {
             let what = format!(
                 "mappedFileSizeCommitLog={} is no multiple of {BLOCK_BYTES} from {SEGMENT_BYTES_MIN} on",
                 self.segment_bytes

@@ -130,7 +130,15 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let mut segments = open_segments(folders, options, checkpoint.as_ref(), &mut report)?;
     let min = segments.first().map_or(mark.next_multiple_of(options.segment_bytes), |segment| segment.start);
     let mut deleted: (DeletedTopics, u64) = read_table(&folders.deleted_topics())?;
-    let mut floors = read_table(&folders.queue_floors())?;
+    let mut floors: (QueueFloors, u64) = read_table(&folders.queue_floors())?;
+    if floors.1 == 0 {
+        floors.0 = QueueFloors::of_whole_log();
+    }
+    if let (Some(begin), Some(first)) = (floors.0.log_min, segments.first())
+        && first.start > begin
+    {
+        report.damages.push(Damage::missing(begin, first.start, &first.path));
+    }
     report.min = LogOffset(min);
     let scan_segments = segments.iter().map(ScanSegment::from).collect();
     let mut rebuild = Rebuild::new(folders, log, options, scan_segments, mark, &deleted.0, report, begun);

@@ -29,6 +29,9 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 /// A log's number is part of a message's offset on the wire, where it must not become negative.
 const LOGS_MAX: u16 = 1 << 15;
 
+/// In front of a log's number, in the name of its folder.
+const LOG_PREFIX: &str = "log-";
+
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     pub root: PathBuf,
@@ -184,7 +187,7 @@ impl Store {
 }
 
 pub(crate) fn log_folder(root: &Path, log: LogId) -> PathBuf {
-    root.join(format!("log-{:02}", log.0))
+    root.join(format!("{LOG_PREFIX}{:02}", log.0))
 }
 
 /// The folders that may hold segments.
@@ -246,6 +249,24 @@ impl<'a> Places<'a> {
         }
     }
 
+    /// A log's folder that is not empty: the logs of a store that is being made are, until all of them are there.
+    fn log_there(&self) -> Result<Option<PathBuf>, StorageError> {
+        for folder in std::iter::once(self.root).chain(self.roots.iter().map(PathBuf::as_path)) {
+            if !folder.is_dir() {
+                continue;
+            }
+            for entry in fs::read_dir(folder).context("list", folder)? {
+                let path = entry.context("list", folder)?.path();
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                let is_log = name.strip_prefix(LOG_PREFIX).is_some_and(|number| number.parse::<u16>().is_ok());
+                if is_log && path.is_dir() && fs::read_dir(&path).context("list", &path)?.next().is_some() {
+                    return Ok(Some(path));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// The folders take the logs in turn.
     fn new_place(&self, log: LogId) -> PathBuf {
         self.place(&self.roots[usize::from(log.0) % self.roots.len()], log)
@@ -288,8 +309,12 @@ fn settle_logs(
             None => Ok(table.logs),
         };
     }
-    if root.join("log-00").join("commitlog").exists() || root.join("log-00").join("checkpoint").exists() {
-        let what = "it and its copy are missing, but logs are there: restore one, or use a new store".to_owned();
+    if let Some(folder) = places.log_there()? {
+        let what = format!(
+            "it and its copy are missing, but a log of a store is there ({}): restore one, or use other folders for a new \
+             store (storePathRootDir, storePathCommitLog)",
+            folder.display()
+        );
         return Err(StorageError::Damaged { file: path, offset: None, what });
     }
     let logs = wanted.unwrap_or(if_new);

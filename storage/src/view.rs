@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::{LogId, LogOffset, PhysicalOffset, QueueId, QueueOffset};
 use remoting::record;
-use runtime::file::{FileLock, ReadFile};
+use runtime::file::{FileLock, ReadFile, read_whole};
 use runtime::table_file;
 
 use crate::checkpoint::Checkpoint;
@@ -64,6 +64,10 @@ impl StoreView {
         let lock = if lock_path.exists() { FileLock::try_take(&lock_path).context("lock", &lock_path)? } else { None };
         let own = [root.join("commitlog")];
         let roots = if commit_log_roots.is_empty() { &own } else { commit_log_roots };
+        if let Some(missing) = commit_log_roots.iter().find(|folder| !folder.is_dir()) {
+            let what = format!("{} is no folder: name those of storePathCommitLog", missing.display());
+            return Err(StorageError::Options { what });
+        }
         Ok(StoreView { root: root.to_owned(), commit_log_roots: roots.to_vec(), logs: table.logs, lock })
     }
 
@@ -185,7 +189,7 @@ impl LogView {
     /// When it cannot be read.
     pub fn tail(&self) -> Result<Option<Result<TailFacts, String>>, StorageError> {
         let path = self.folders.tail_file();
-        let Some(content) = disk::read_whole(&path).context("read", &path)? else { return Ok(None) };
+        let Some(content) = read_whole(&path).context("read", &path)? else { return Ok(None) };
         Ok(Some(match tail_file::decode(&content) {
             None => Err("it is no whole tail file".to_owned()),
             Some((head, _, _)) if head.log != self.id => Err(format!("it belongs to log {}", head.log)),

@@ -28,6 +28,8 @@ pub const LOCK_QUEUES: i32 = 41;
 pub const ROUTE: i32 = 105;
 pub const UPDATE_GROUP: i32 = 200;
 pub const SEND_V2: i32 = 310;
+pub const SEND_BATCH: i32 = 320;
+pub const SEND_REPLY_V2: i32 = 325;
 pub const RECALL: i32 = 370;
 
 pub const CODE_OK: i32 = 0;
@@ -78,6 +80,27 @@ pub fn send(queue: &Queue, body: impl Into<Vec<u8>>, properties: &str) -> Frame 
         .field("k", false)
         .field("m", false)
         .body(body)
+}
+
+/// Bytes of a message in a batch beside its body and its properties.
+pub const BATCHED_BYTES: usize = 4 + 4 + 4 + 4 + 4 + 2;
+
+/// A batch of messages, each a body and its properties.
+pub fn batch<B: AsRef<[u8]>>(queue: &Queue, messages: &[(B, &str)]) -> Frame {
+    let mut bytes = Vec::new();
+    for (body, properties) in messages {
+        let body = body.as_ref();
+        // Total, magic, checksum and flag, body, properties.
+        bytes.extend(((BATCHED_BYTES + body.len() + properties.len()) as u32).to_be_bytes());
+        bytes.extend([0; 12]);
+        bytes.extend((body.len() as u32).to_be_bytes());
+        bytes.extend(body);
+        bytes.extend(u16::try_from(properties.len()).expect("short properties").to_be_bytes());
+        bytes.extend(properties.as_bytes());
+    }
+    let mut request = send(queue, bytes, "").field("m", true);
+    request.code = SEND_BATCH;
+    request
 }
 
 /// A message sent back by a group that could not consume it; level 0 leaves the delay to the broker.

@@ -66,6 +66,14 @@ fn a_page_is_drawn_light_and_dark_without_a_complaint() {
     let report = ["bench", "report", out.to_str().unwrap(), "--svg", svg.to_str().unwrap()];
     let finished = program::run(&report, RUN_WITHIN);
     assert!(finished.code == Some(0) && finished.stderr.contains("13 pictures in"), "{}", finished.text());
+    let png = folder.path().join("png");
+    let finished =
+        program::run(&["bench", "report", out.to_str().unwrap(), "--png", png.to_str().unwrap()], RUN_WITHIN);
+    if finished.code == Some(0) {
+        assert_eq!(ending(&png, ".png").len(), 13);
+    } else {
+        assert!(finished.stderr.contains("--features png") && !png.exists(), "{}", finished.text());
+    }
     let page = out.join("report.html");
     let drawings = ending(&svg, ".svg");
     assert_eq!(drawings.len(), 13, "{drawings:?}");

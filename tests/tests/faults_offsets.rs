@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use harness::connection::Connection;
 use harness::frame::Frame;
-use harness::pop::QUERY_ASSIGNMENT;
+use harness::pop::{Popped, QUERY_ASSIGNMENT, pop};
 use harness::process::Dev;
 use harness::request::{
     self, CODE_INVALID_PARAMETER, CODE_NOT_FOUND, CODE_OK, CONSUMER_LIST, MAX_OFFSET, MEMBERS_CHANGED, Pulled, Queue,
@@ -160,6 +160,75 @@ fn b4_a_commit_survives_a_kill_once_its_interval_is_over() {
     let _process = dev.start();
     let mut connection = Connection::open(&dev.broker).expect("it listens");
     assert_eq!(offset(&mut connection, "b4", &queue).number("offset").expect("known"), 7);
+}
+
+/// What one node can show of B5, which speaks of two: a master that is killed and away while its consumers go on, and its
+/// older offsets beside their newer ones. The larger is kept, and at most one commit interval is consumed once more.
+#[test]
+fn b5_a_master_that_was_away_takes_no_offset_back() {
+    const QUEUES: u32 = 4;
+    const INTERVAL: Duration = Duration::from_secs(1);
+    if is_given("b5") {
+        return;
+    }
+    let dev = Dev::new("b5").property("flushConsumerOffsetInterval=1000").property("flushDiskType=ASYNC_FLUSH");
+    let (topic, group, pops) = (unique_name("b5"), unique_name("b5"), unique_name("b5-pop"));
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    connection.call_ok(&create_topic(&topic, QUEUES)).expect("made");
+    send_all(&mut connection, &topic, QUEUES, QUEUES * 1_000);
+    let queues: Vec<Queue> = (0..QUEUES).map(|id| Queue::new(&topic, id)).collect();
+    // Where each consumer is, which it knows itself.
+    let mut consumed = [0_i64; QUEUES as usize];
+    for _ in 0..3 {
+        connection.call_ok(&heartbeat("c", &group)).expect("taken");
+        connection.call_ok(&heartbeat("p", &pops)).expect("taken");
+        // Each commit with its time, of each queue.
+        let mut commits = vec![Vec::new(); QUEUES as usize];
+        let until = Instant::now() + 3 * INTERVAL;
+        let mut acknowledged = 0;
+        while Instant::now() < until {
+            for (queue, next) in queues.iter().zip(&mut consumed) {
+                let pulled =
+                    Pulled::of(&connection.call(&pull(&group, queue, *next, 3)).expect("answered")).expect("one");
+                *next = pulled.next_offset;
+                connection.call_ok(&commit_offset(&group, queue, next.unsigned_abs())).expect("taken");
+                commits[queue.id as usize].push((Instant::now(), *next));
+            }
+            for message in
+                Popped::all_of(&connection.call(&pop(&pops, &topic, 60_000, 0)).expect("a pop")).expect("one")
+            {
+                connection.call_ok(&message.ack(&pops)).expect("acknowledged");
+                acknowledged += 1;
+            }
+        }
+        let of_pops = |connection: &mut Connection| -> Vec<i64> {
+            let of_queue = |queue| connection.call(&consumer_offset(&pops, queue)).expect("answered");
+            queues.iter().map(of_queue).map(|answer| answer.number("offset").unwrap_or(0)).collect()
+        };
+        let popped_before = of_pops(&mut connection);
+        let killed = Instant::now();
+        process.kill();
+        // It is away, and its consumers wait.
+        thread::sleep(2 * INTERVAL);
+        process = dev.start();
+        connection = Connection::open(&dev.broker).expect("it listens");
+        for (queue, next) in queues.iter().zip(consumed) {
+            let known = offset(&mut connection, &group, queue).number("offset").expect("it is known");
+            let of_queue = &commits[queue.id as usize];
+            let older =
+                of_queue.iter().filter(|(at, _)| killed.duration_since(*at) > INTERVAL).map(|(_, to)| *to).max();
+            assert!(known >= older.unwrap_or(0), "{queue:?}: {known}, though {older:?} was older than the interval");
+            assert!(known <= next, "{queue:?}: {known} was never committed");
+            // The consumer is further than the broker knows, and says so.
+            connection.call_ok(&commit_offset(&group, queue, next.unsigned_abs())).expect("taken");
+            assert_eq!(offset(&mut connection, &group, queue).number("offset").expect("known"), next);
+        }
+        // Acknowledgements lie in the log, which knows more than the file of offsets: the larger is kept.
+        assert!(acknowledged > 0 || popped_before.iter().sum::<i64>() == i64::from(QUEUES) * 1_000);
+        let popped_after = of_pops(&mut connection);
+        assert!(popped_after.iter().zip(&popped_before).all(|(after, before)| after >= before), "{popped_after:?}");
+    }
 }
 
 #[test]

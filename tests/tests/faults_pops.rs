@@ -1,16 +1,27 @@
 //! Public faults of such brokers about POP, replayed: each test is named after its entry in the list of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use base::Random;
 use harness::connection::Connection;
 use harness::frame::Frame;
-use harness::left_out;
 use harness::pop::{Popped, pop};
-use harness::request::{Queue, await_count, send};
-use harness::target::Target;
+use harness::process::Dev;
+use harness::program;
+use harness::record::Record;
+use harness::request::{
+    CODE_OK, CODE_SYSTEM_ERROR, Queue, await_count, commit_offset, consumer_offset, create_topic, heartbeat,
+    read_queue, read_queue_of, send,
+};
+use harness::target::{TARGET_VARIABLE, Target};
+use harness::transaction::{COMMIT, Half, half};
+use harness::{left_out, unique_name};
+use serde_json::Value;
 
 fn popped(connection: &mut Connection, request: &Frame) -> Vec<Popped> {
     Popped::all_of(&connection.call(request).expect("a pop is answered")).expect("an answer of a pop")
@@ -179,4 +190,224 @@ fn e6_an_attempt_whose_answer_was_lost_gets_its_batch_at_once() {
     }
     let next = popped(&mut connection, &in_order.field("attemptId", "next"));
     assert_eq!(next.iter().map(Popped::body).collect::<Vec<_>>(), ["4", "5", "6", "7"]);
+}
+
+/// How long messages are popped for in E9: longer than its restarts take.
+const HELD_MS: u64 = 25_000;
+
+/// The topics of E9, and what is done with them before and after the last flush in front of a loss of power.
+struct Lossy {
+    timed: Queue,
+    popped: String,
+    halves: Queue,
+    read: Queue,
+    group: String,
+}
+
+impl Lossy {
+    fn send_timed(&self, connection: &mut Connection, stem: &str, count: u32) {
+        for number in 0..count {
+            let properties = format!("KEYS\u{1}{stem}-{number}\u{2}TIMER_DELAY_MS\u{1}9000\u{2}");
+            connection.call_ok(&send(&self.timed, format!("{stem}-{number}"), &properties)).expect("stored");
+        }
+    }
+
+    fn send_halves(&self, connection: &mut Connection, stem: &str, count: u32) -> Vec<Half> {
+        let half = |number| half(&self.halves, &format!("{stem}-{number}"), &format!("KEYS\u{1}{stem}-{number}\u{2}"));
+        (0..count).map(|number| Half::of(&connection.call(&half(number)).expect("answered")).expect("stored")).collect()
+    }
+
+    fn send_keyed(connection: &mut Connection, queue: &Queue, stem: &str, count: u32) {
+        for number in 0..count {
+            let properties = format!("KEYS\u{1}{stem}-{number}\u{2}");
+            connection.call_ok(&send(queue, format!("{stem}-{number}"), &properties)).expect("stored");
+        }
+    }
+
+    /// What is durable. Gives the halves.
+    fn begin(&self, connection: &mut Connection) -> Vec<Half> {
+        for topic in [&self.timed.topic, &self.popped, &self.halves.topic, &self.read.topic] {
+            connection.call_ok(&create_topic(topic, 1)).expect("made");
+        }
+        connection.call_ok(&heartbeat("c", &self.group)).expect("taken");
+        self.send_timed(connection, "t1", 8);
+        let halves = self.send_halves(connection, "h1", 6);
+        Lossy::send_keyed(connection, &self.read, "r1", 5);
+        Lossy::send_keyed(connection, &Queue::new(&self.popped, 0), "p1", 10);
+        let first = popped(connection, &pop(&self.group, &self.popped, HELD_MS, 1_000));
+        assert_eq!(first.len(), 10);
+        for message in first.iter().step_by(2) {
+            connection.call_ok(&message.ack(&self.group)).expect("acknowledged");
+        }
+        halves
+    }
+
+    /// What the disk has not taken when the power goes.
+    fn go_on(&self, connection: &mut Connection, halves: &mut Vec<Half>) {
+        connection.call_ok(&heartbeat("c", &self.group)).expect("taken");
+        self.send_timed(connection, "t2", 8);
+        for half in &halves[..3] {
+            connection.call_ok(&half.end(COMMIT)).expect("ended");
+        }
+        halves.extend(self.send_halves(connection, "h2", 6));
+        Lossy::send_keyed(connection, &self.read, "r2", 10);
+        Lossy::send_keyed(connection, &Queue::new(&self.popped, 0), "p2", 8);
+        popped(connection, &pop(&self.group, &self.popped, HELD_MS, 0));
+        connection.call_ok(&commit_offset(&self.group, &self.read, 15)).expect("committed");
+    }
+
+    /// A committed offset does not pass over what is stored where the lost messages were.
+    fn check_offset(&self, connection: &mut Connection, kept: usize) {
+        let known = connection.call_ok(&consumer_offset(&self.group, &self.read)).expect("known");
+        let next = known.number("offset").expect("a number");
+        assert_eq!(next, 5 + kept as i64);
+        Lossy::send_keyed(connection, &self.read, "r3", 12);
+        let bodies: Vec<String> =
+            read_queue(connection, &self.read, next).expect("readable").iter().map(text).collect();
+        assert_eq!(bodies, (0..12).map(|number| format!("r3-{number}")).collect::<Vec<_>>());
+    }
+
+    /// New halves come to lie where lost ones were, and are not ended in their stead.
+    fn check_halves(&self, connection: &mut Connection, halves: &[Half], kept: BTreeSet<String>) {
+        let fresh = self.send_halves(connection, "h3", 6);
+        for half in halves {
+            let answer = connection.call(&half.end(COMMIT)).expect("answered");
+            assert!([CODE_OK, CODE_SYSTEM_ERROR].contains(&answer.code), "{answer:?}");
+        }
+        let mut expected = kept;
+        expected.extend((0..6).map(|number| format!("h1-{number}")));
+        assert_once(connection, &self.halves, &expected);
+        connection.call_ok(&fresh[0].end(COMMIT)).expect("transactions go on");
+        expected.insert("h3-0".to_owned());
+        assert_once(connection, &self.halves, &expected);
+    }
+
+    /// Popped messages whose time is over come again, and no others.
+    fn check_pops(&self, connection: &mut Connection, kept: BTreeSet<String>) {
+        let mut expected = kept;
+        expected.extend((1..10).step_by(2).map(|number| format!("p1-{number}")));
+        let mut again = BTreeSet::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let request = pop(&self.group, &self.popped, 60_000, 1_000);
+        while again.len() < expected.len() && Instant::now() < deadline {
+            for message in popped(connection, &request) {
+                connection.call_ok(&message.ack(&self.group)).expect("acknowledged");
+                assert!(again.insert(message.body()), "{} came twice", message.body());
+            }
+        }
+        assert_eq!(again, expected);
+        assert!(popped(connection, &request).is_empty(), "and nothing else");
+    }
+
+    /// Each timer that is there comes once.
+    fn check_timers(&self, connection: &mut Connection, kept: BTreeSet<String>) {
+        let mut expected = kept;
+        expected.extend((0..8).map(|number| format!("t1-{number}")));
+        assert_once(connection, &self.timed, &expected);
+        self.send_timed(connection, "t3", 1);
+        expected.insert("t3-0".to_owned());
+        assert_once(connection, &self.timed, &expected);
+    }
+}
+
+/// A log as it lies on the disk.
+#[derive(Default)]
+struct Dumped {
+    /// Each record with its key.
+    records: Vec<(u64, String)>,
+    end: u64,
+    /// No loss of power takes what lies in front of it.
+    durable: u64,
+}
+
+fn dumped(store: &Path, log: u16) -> Dumped {
+    let finished = program::run(
+        &["store", "dump", &store.to_string_lossy(), "--json", "--log", &log.to_string()],
+        Duration::from_secs(60),
+    );
+    assert_eq!(finished.code, Some(0), "{}", finished.text());
+    let lines = finished.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let mut dumped = Dumped::default();
+    for line in lines {
+        let number = |name: &str| line[name].as_u64().expect("a number");
+        match line["kind"].as_str() {
+            Some("record") => {
+                dumped.records.push((number("offset"), line["keys"].as_str().unwrap_or_default().to_owned()));
+            }
+            Some("checkpoint") => dumped.durable = number("durable"),
+            Some("end") => dumped.end = number("offset"),
+            _ => {}
+        }
+    }
+    dumped
+}
+
+/// Lets each log lose the second half of what is not durable, with a torn record at its end, and its tail file. Gives the
+/// keys of what is left.
+fn lose_power(store: &Path, logs: u16) -> BTreeSet<String> {
+    let mut kept = BTreeSet::new();
+    for log in 0..logs {
+        let Dumped { records, end, durable } = dumped(store, log);
+        let cut = durable + (end - durable) / 2;
+        let folder = store.join(format!("log-{log:02}"));
+        let path = folder.join("commitlog").join(format!("{:020}", 0));
+        let bytes = fs::metadata(&path).expect("a segment").len();
+        assert!(end < bytes, "all lies in one segment");
+        let segment = OpenOptions::new().write(true).open(&path).expect("opened");
+        segment.write_all_at(&vec![0; (end - cut) as usize], cut).expect("written");
+        fs::remove_file(folder.join("tail")).expect("it has a tail file");
+        let limits = records.iter().skip(1).map(|(offset, _)| *offset).chain([end]);
+        kept.extend(records.iter().zip(limits).filter(|(_, limit)| *limit <= cut).map(|((_, key), _)| key.clone()));
+    }
+    kept
+}
+
+/// What one node can show of E9, which speaks of two: its log loses its end, as by a loss of power, and with it what
+/// timers, pops, transactions and committed offsets refer to.
+#[test]
+fn e9_what_a_log_lost_is_forgotten_by_all_that_referred_to_it() {
+    const NAME: &str = "e9_what_a_log_lost_is_forgotten_by_all_that_referred_to_it";
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(NAME, "it stops the process and touches its files");
+    }
+    let keys = ["flushDiskType=ASYNC_FLUSH", "flushIntervalCommitLog=3600000", "flushConsumerOffsetInterval=200"];
+    let dev = keys.iter().fold(Dev::new("e9"), |dev, key| dev.property(key));
+    let store = dev.store().join("store");
+    let connect = || Connection::open(&dev.broker).expect("it listens");
+    let all = Lossy {
+        timed: Queue::new(&unique_name("e9-timed"), 0),
+        popped: unique_name("e9-popped"),
+        halves: Queue::new(&unique_name("e9-halves"), 0),
+        read: Queue::new(&unique_name("e9-read"), 0),
+        group: unique_name("e9"),
+    };
+    let mut process = dev.start();
+    let mut halves = all.begin(&mut connect());
+    assert_eq!(process.stop(), Some(0));
+    process = dev.start();
+    all.go_on(&mut connect(), &mut halves);
+    // Offsets are saved, and what was gathered is written.
+    thread::sleep(Duration::from_millis(1_500));
+    process.kill();
+    let kept = lose_power(&store, dev.logs as u16);
+    let process = dev.start();
+    assert!(process.log().contains("is missing"), "the loss is told: {}", process.log());
+    let mut connection = connect();
+    connection.call_ok(&heartbeat("c", &all.group)).expect("taken");
+    let kept_of = |stem: &str| kept.iter().filter(|key| key.starts_with(stem)).cloned().collect::<BTreeSet<_>>();
+    all.check_offset(&mut connection, kept_of("r2").len());
+    all.check_halves(&mut connection, &halves, kept_of("h2"));
+    all.check_pops(&mut connection, kept_of("p2"));
+    all.check_timers(&mut connection, kept_of("t2"));
+}
+
+fn text(record: &Record) -> String {
+    String::from_utf8_lossy(&record.body).into_owned()
+}
+
+/// The queue gets these messages, each once, and no others.
+fn assert_once(connection: &mut Connection, queue: &Queue, expected: &BTreeSet<String>) {
+    let mut found: Vec<String> = read_queue_of(connection, queue, expected.len()).iter().map(text).collect();
+    found.sort();
+    assert_eq!(found, expected.iter().cloned().collect::<Vec<_>>(), "{queue:?}");
 }

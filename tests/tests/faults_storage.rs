@@ -20,8 +20,8 @@ use harness::frame::Frame;
 use harness::mounted::Mounted;
 use harness::process::{Dev, Running};
 use harness::request::{
-    CODE_MESSAGE_ILLEGAL, CODE_OK, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, Stored, create_topic, offset_of, pull,
-    read_queue, send,
+    BATCHED_BYTES, CODE_MESSAGE_ILLEGAL, CODE_OK, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, Stored, batch, create_topic,
+    offset_of, pull, read_queue, send,
 };
 use harness::target::TARGET_VARIABLE;
 use harness::{left_out, patterned_body, unique_name};
@@ -29,7 +29,6 @@ use harness::{left_out, patterned_body, unique_name};
 /// Something done to a file.
 type Harm = fn(&Path);
 
-const SEND_BATCH: i32 = 320;
 const LOG_OFFSET_BITS: u32 = 48;
 
 fn is_given(test: &str) -> bool {
@@ -409,10 +408,8 @@ fn a15_the_limit_of_a_body_is_the_one_that_is_set() {
     let batch = |bytes: usize| {
         let half = patterned_body(bytes / 2 - BATCHED_BYTES);
         let rest = patterned_body(bytes - bytes / 2 - BATCHED_BYTES);
-        let body = [batched(&half), batched(&rest)].concat();
-        assert_eq!(body.len(), bytes);
-        let mut request = send(&queue, body, "").field("m", true);
-        request.code = SEND_BATCH;
+        let request = batch(&queue, &[(half, ""), (rest, "")]);
+        assert_eq!(request.body.len(), bytes);
         request
     };
     connection.call_ok(&batch(LIMIT)).expect("stored");
@@ -422,20 +419,6 @@ fn a15_the_limit_of_a_body_is_the_one_that_is_set() {
         assert!(refused.remark.contains("8388608"), "{}", refused.remark);
     }
     assert_eq!(offset_of(&mut connection, MAX_OFFSET, &queue).expect("known"), 3);
-}
-
-/// Bytes of a message in a batch beside its body.
-const BATCHED_BYTES: usize = 4 + 4 + 4 + 4 + 4 + 2;
-
-/// A message as batches carry it: total, magic, checksum, flag, body, properties.
-fn batched(body: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(BATCHED_BYTES + body.len());
-    bytes.extend(((BATCHED_BYTES + body.len()) as u32).to_be_bytes());
-    bytes.extend([0; 12]);
-    bytes.extend((body.len() as u32).to_be_bytes());
-    bytes.extend(body);
-    bytes.extend([0; 2]);
-    bytes
 }
 
 #[test]

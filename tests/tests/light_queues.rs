@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use std::thread;
 
 use harness::connection::Connection;
+use harness::pop::{Popped, pop};
 use harness::process::Dev;
 use harness::record::Record;
 use harness::request::{
-    CODE_MESSAGE_ILLEGAL, CODE_OK, CODE_PULL_NOT_FOUND, CODE_SYSTEM_ERROR, MAX_OFFSET, Pulled, Queue, await_count,
-    commit_offset, consumer_offset, create_topic, offset_of, pull, read_queue, read_queue_of, route, send, send_back,
+    CODE_MESSAGE_ILLEGAL, CODE_OK, CODE_PULL_NOT_FOUND, CODE_SYSTEM_ERROR, MAX_OFFSET, Pulled, Queue, SEND_REPLY_V2,
+    await_count, batch, commit_offset, consumer_offset, create_topic, offset_of, pull, read_queue, read_queue_of,
+    recall, route, send, send_back, send_v1,
 };
 use harness::target::{TARGET_VARIABLE, Target};
+use harness::transaction::{COMMIT, Half, ROLLBACK, half};
 use harness::{left_out, unique_name};
 
 fn dev(stem: &str) -> Dev {
@@ -129,13 +132,194 @@ fn light_queues_make_themselves_and_are_read_like_any_queue() {
         (to(&[&light("fourth")]), CODE_SYSTEM_ERROR),
         (to(&[&queue]), CODE_MESSAGE_ILLEGAL),
         (to(&[&x, &x]), CODE_MESSAGE_ILLEGAL),
-        (to(&[&x]) + "DELAY\u{1}1\u{2}", CODE_MESSAGE_ILLEGAL),
+        (to(&[&light("fourth")]) + "DELAY\u{1}1\u{2}", CODE_SYSTEM_ERROR),
+        (to(&[&queue]) + "DELAY\u{1}1\u{2}", CODE_MESSAGE_ILLEGAL),
     ] {
         let answer = connection.call(&send(&queue, "refused", &properties)).expect("answered");
         assert_eq!(answer.code, code, "{properties:?}: {}", answer.remark);
     }
     assert_eq!(offset_of(&mut connection, MAX_OFFSET, &queue).expect("known"), 1, "what is refused is not stored");
     assert_eq!(offset_of(&mut connection, MAX_OFFSET, &x).expect("known"), 1);
+}
+
+/// Each message of a queue tells that it lies where it does in the light queue, which has them in that order.
+fn assert_tells(connection: &mut Connection, queue: &Queue, light: &Queue, expected: &[&str]) {
+    let own = read_queue_of(connection, queue, expected.len());
+    let there = read_queue_of(connection, light, expected.len());
+    assert_eq!((bodies(&own), bodies(&there)), (texts(expected), texts(expected)), "{queue:?} and {light:?}");
+    let told: Vec<u64> = own.iter().map(|record| told_offset(record, light)).collect();
+    assert_eq!(told, (0..expected.len() as u64).collect::<Vec<_>>());
+}
+
+fn texts(all: &[&str]) -> Vec<String> {
+    all.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn count(connection: &mut Connection, queue: &Queue) -> usize {
+    read_queue(connection, queue, 0).expect("readable").len()
+}
+
+/// Apache's broker forgets the light queues of batches.
+#[test]
+fn the_messages_of_a_batch_go_into_the_light_queues_that_each_names() {
+    let target = Target::start_with(dev("light-batch"));
+    if target.is_given() {
+        return left_out("the_messages_of_a_batch", "Apache's broker puts them into no light queue, and says nothing");
+    }
+    let mut connection = target.connect();
+    let (queue, one, two) = (target.queue("light-batch"), light("one"), light("two"));
+    let (both, first) = (to(&[&one, &two]), to(&[&one]));
+    connection.call_ok(&batch(&queue, &[("a", &*both), ("b", ""), ("c", &*first)])).expect("stored");
+    connection.call_ok(&batch(&queue, &[("d", &*both)])).expect("stored");
+    assert_eq!(bodies(&read_queue_of(&mut connection, &queue, 4)), ["a", "b", "c", "d"]);
+    let there = read_queue_of(&mut connection, &one, 3);
+    assert_eq!(bodies(&there), ["a", "c", "d"]);
+    assert_eq!(bodies(&read_queue_of(&mut connection, &two, 2)), ["a", "d"]);
+    let own = read_queue(&mut connection, &queue, 0).expect("readable");
+    assert_eq!(own[1].property("INNER_MULTI_QUEUE_OFFSET"), None);
+    assert_eq!([0, 2, 3].map(|at: usize| told_offset(&own[at], &one)), [0, 1, 2]);
+    let whole = batch(&queue, &[("e", "")]).field("i", &both);
+    let wrong = batch(&queue, &[("f", &*both), ("g", &*to(&[&queue]))]);
+    for refused in [whole, wrong] {
+        let answer = connection.call(&refused).expect("answered");
+        assert_eq!(answer.code, CODE_MESSAGE_ILLEGAL, "{}", answer.remark);
+    }
+    assert_eq!((count(&mut connection, &queue), count(&mut connection, &one)), (4, 3), "nothing of what is refused");
+}
+
+/// Apache's broker shows a half message in its light queues before its end, and keeps it there after a rollback.
+#[test]
+fn a_half_message_goes_into_its_light_queues_with_its_commit() {
+    let target = Target::start_with(dev("light-half"));
+    if target.is_given() {
+        return left_out("a_half_message_goes_into_its_light_queues", "Apache's broker shows halves in them");
+    }
+    let mut connection = target.connect();
+    let (queue, one, two) = (target.queue("light-half"), light("one"), light("two"));
+    let send_half = |connection: &mut Connection, body: &str, properties: &str| {
+        Half::of(&connection.call(&half(&queue, body, properties)).expect("answered")).expect("stored")
+    };
+    let kept = send_half(&mut connection, "kept", &to(&[&one, &two]));
+    let dropped = send_half(&mut connection, "dropped", &to(&[&one]));
+    let late = send_half(&mut connection, "late", &(to(&[&one, &two]) + "DELAY\u{1}1\u{2}"));
+    assert_eq!((count(&mut connection, &one), count(&mut connection, &two)), (0, 0), "nobody knows their ends");
+    connection.call_ok(&dropped.end(ROLLBACK)).expect("ended");
+    connection.call_ok(&late.end(COMMIT)).expect("ended");
+    connection.call_ok(&kept.end(COMMIT)).expect("ended");
+    assert_eq!(bodies(&read_queue_of(&mut connection, &one, 1)), ["kept"], "it does not wait for its time");
+    for light in [&one, &two] {
+        assert_tells(&mut connection, &queue, light, &["kept", "late"]);
+    }
+    assert_ne!(connection.call(&kept.end(COMMIT)).expect("answered").code, CODE_OK, "once");
+    let wrong = half(&queue, "refused", &to(&[&queue]));
+    assert_eq!(connection.call(&wrong).expect("answered").code, CODE_MESSAGE_ILLEGAL);
+    assert_eq!(count(&mut connection, &one), 2);
+}
+
+#[test]
+fn a_delayed_message_goes_into_its_light_queues_at_its_time() {
+    let target = Target::start_with(dev("light-delay").property("recallMessageEnable=true"));
+    let mut connection = target.connect();
+    let (queue, x) = (target.queue("light-delay"), light("x"));
+    let timed = connection.call_ok(&send(&queue, "taken back", &(to(&[&x]) + "TIMER_DELAY_MS\u{1}3000\u{2}")));
+    let handle = timed.expect("stored").text("recallHandle").expect("a handle").to_owned();
+    connection.call_ok(&send(&queue, "timer", &(to(&[&x]) + "TIMER_DELAY_MS\u{1}2500\u{2}"))).expect("stored");
+    connection.call_ok(&send(&queue, "level", &(to(&[&x]) + "DELAY\u{1}1\u{2}"))).expect("stored");
+    assert_eq!(count(&mut connection, &x), 0, "they wait");
+    connection.call_ok(&recall(&queue.topic, &handle)).expect("taken back");
+    assert_tells(&mut connection, &queue, &x, &["level", "timer"]);
+    connection.call_ok(&send(&queue, "now", &to(&[&x]))).expect("stored");
+    assert_tells(&mut connection, &queue, &x, &["level", "timer", "now"]);
+}
+
+#[test]
+fn delayed_messages_are_in_their_light_queues_though_the_broker_is_killed() {
+    const COUNT: usize = 60;
+    let name = "delayed_messages_are_in_their_light_queues_though_the_broker_is_killed";
+    if std::env::var_os(TARGET_VARIABLE).is_some() {
+        return left_out(name, "it kills the broker");
+    }
+    let dev = dev("light-delay-kill");
+    let (topic, lights) = (unique_name("light"), [light("a"), light("b")]);
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    connection.call_ok(&create_topic(&topic, 4)).expect("made");
+    let properties = to(&[&lights[0], &lights[1]]) + "TIMER_DELAY_MS\u{1}1500\u{2}";
+    for number in 0..COUNT {
+        let queue = Queue::new(&topic, number as u32 % 4);
+        connection.call_ok(&send(&queue, number.to_string(), &properties)).expect("stored");
+    }
+    // The first are delivered, or are about to be.
+    await_count(&mut connection, &lights[0], 1);
+    process.kill();
+    let _process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    let mut own = Vec::new();
+    for id in 0..4 {
+        own.extend(read_queue_of(&mut connection, &Queue::new(&topic, id), COUNT / 4));
+    }
+    assert_eq!(own.len(), COUNT, "each once in its own queue");
+    let expected: BTreeSet<String> = (0..COUNT).map(|number| number.to_string()).collect();
+    for light in &lights {
+        let there = read_queue_of(&mut connection, light, COUNT);
+        assert_eq!(bodies(&there).into_iter().collect::<BTreeSet<_>>(), expected, "all are there, at least once");
+        for record in &own {
+            let told = usize::try_from(told_offset(record, light)).expect("small");
+            assert_eq!(there[told].body, record.body, "it tells where it lies");
+        }
+    }
+}
+
+/// Apache's broker puts dead letters into all their light queues again, as it once did with retries.
+#[test]
+fn what_comes_again_goes_into_no_light_queue() {
+    let target = Target::start_with(dev("light-again"));
+    let mut connection = target.connect();
+    let (queue, group) = (target.queue("light-again"), target.group(&mut connection, "light-again"));
+    let (one, two) = (light("one"), light("two"));
+    let properties = to(&[&one, &two]);
+    connection.call_ok(&send(&queue, "m", &properties)).expect("stored");
+    let seen = read_queue_of(&mut connection, &two, 1).remove(0);
+    let retry = Queue::new(&format!("%RETRY%{group}"), 0);
+    let dead = Queue::new(&format!("%DLQ%{group}"), 0);
+    let back = |level: i32| send_back(&group, seen.physical_offset, level).field("originTopic", &two.topic);
+    connection.call_ok(&back(1)).expect("taken");
+    assert_eq!(read_queue_of(&mut connection, &retry, 1).len(), 1);
+    // Popped and not acknowledged, it comes again in its retry topic.
+    let popped = connection.call(&pop(&group, &queue.topic, 1_000, 0)).expect("answered");
+    assert_eq!(Popped::all_of(&popped).expect("a pop").len(), 1);
+    let again = connection.call(&pop(&group, &queue.topic, 60_000, 20_000)).expect("answered");
+    assert_eq!(Popped::all_of(&again).expect("a pop")[0].record.body, b"m");
+    if !target.is_given() {
+        connection.call_ok(&back(-1)).expect("taken");
+        connection.call_ok(&send(&retry, "m", &properties).field("j", 17).field("l", 16)).expect("stored");
+        assert_eq!(read_queue_of(&mut connection, &dead, 2).len(), 2);
+    }
+    for light in [&one, &two] {
+        assert_eq!(count(&mut connection, light), 1, "{light:?}");
+    }
+}
+
+#[test]
+fn however_a_message_is_sent_it_goes_into_its_light_queues_once() {
+    let target = Target::start_with(dev("light-ways"));
+    let mut connection = target.connect();
+    let (queue, x, y) = (target.queue("light-ways"), light("x"), light("y"));
+    let properties = to(&[&x]);
+    connection.call_ok(&send_v1(&queue, "old").field("properties", &properties)).expect("stored");
+    connection.call_ok(&send(&queue, "tried before", &properties).field("j", 3)).expect("stored");
+    let mut reply = send(&queue, "reply", &(properties + "REPLY_TO_CLIENT\u{1}nobody\u{2}"));
+    reply.code = SEND_REPLY_V2;
+    assert_eq!(connection.call(&reply).expect("answered").code, CODE_SYSTEM_ERROR, "nobody waits for it");
+    assert_tells(&mut connection, &queue, &x, &["old", "tried before", "reply"]);
+    // A message that was read there and is sent there again, with all its properties.
+    connection.call_ok(&send(&y, "straight", &to(&[&y]))).expect("stored");
+    assert_eq!(bodies(&read_queue_of(&mut connection, &y, 1)), ["straight"]);
+    connection.call_ok(&send(&y, "both", &to(&[&y, &x]))).expect("stored");
+    assert_eq!(bodies(&read_queue_of(&mut connection, &x, 4))[3], "both");
+    if !target.is_given() {
+        assert_eq!(bodies(&read_queue_of(&mut connection, &y, 2)), ["straight", "both"]);
+    }
 }
 
 #[test]

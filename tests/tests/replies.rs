@@ -2,11 +2,12 @@
 
 use harness::connection::Connection;
 use harness::frame::{FLAG_ANSWER, Frame};
-use harness::request::{CODE_OK, CODE_SYSTEM_ERROR, MAX_OFFSET, Queue, await_count, heartbeat, offset_of, send};
+use harness::request::{
+    CODE_OK, CODE_SYSTEM_ERROR, MAX_OFFSET, Queue, SEND_REPLY_V2, await_count, heartbeat, offset_of, send,
+};
 use harness::target::Target;
 use harness::unique_name;
 
-const SEND_REPLY_V2: i32 = 325;
 const PUSH_REPLY: i32 = 326;
 
 fn reply(client: &str, body: &str) -> Frame {

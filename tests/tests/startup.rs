@@ -13,7 +13,9 @@ use harness::folder::{Folder, listing};
 use harness::ports::{free_address, free_port};
 use harness::process::{Dev, END_WITHIN, READY_WITHIN, Running};
 use harness::program::{self, Finished};
-use harness::request::{self, CODE_MESSAGE_ILLEGAL, CODE_OK, Queue, Stored, create_topic, read_queue};
+use harness::request::{
+    self, CODE_MESSAGE_ILLEGAL, CODE_OK, MIN_OFFSET, Queue, Stored, create_topic, offset_of, read_queue,
+};
 use harness::{left_out, unique_name};
 
 /// Exit codes of the manual.
@@ -289,6 +291,104 @@ fn a_store_in_use_is_named_and_left_alone() {
     assert_refused(&finished, &[EXIT_STORE], &[text(&dev.store()), "in use"]);
     assert!(running.is_alive(), "the refused process harmed the first: {}", running.log());
     assert_serves(&dev.broker);
+}
+
+#[test]
+fn tables_that_are_lost_while_messages_are_there_are_told() {
+    let dev = Dev::new("lost-tables");
+    let mut running = dev.start();
+    assert!(!running.log().contains("are not there"), "a new store lost nothing: {}", running.log());
+    assert_serves(&dev.broker);
+    assert_eq!(running.stop(), Some(0));
+    let config = dev.store().join("store/config");
+    let names = ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "messageRequestMode.json"];
+    for name in names {
+        for file in [name.to_owned(), format!("{name}.bak")] {
+            // Not each was written twice.
+            let _ = fs::remove_file(config.join(file));
+        }
+    }
+    let mut running = dev.start();
+    for name in names {
+        let told = format!("{name} and its .bak are not there, though the store has messages");
+        assert!(running.log().contains(&told), "{name}: {}", running.log());
+    }
+    assert_eq!(running.stop(), Some(0));
+    let mut running = dev.start();
+    assert!(!running.log().contains("are not there"), "told once: {}", running.log());
+    assert_serves(&dev.broker);
+    assert_eq!(running.stop(), Some(0));
+    fs::create_dir(config.join("topics.new")).expect("made");
+    let arguments = dev.arguments();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let refused = program::run(&arguments, REFUSED_WITHIN);
+    assert_refused(&refused, &[EXIT_FAILURE, EXIT_STORE], &["config/topics.new", "move it away"]);
+}
+
+#[test]
+fn an_oldest_segment_that_somebody_removed_is_told() {
+    const SEGMENT: u64 = 4 << 20;
+    let mut dev = Dev::new("lost-segment");
+    dev.logs = 1;
+    let mut running = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    let queue = Queue::new(&unique_name("lost"), 0);
+    connection.call_ok(&create_topic(&queue.topic, 1)).expect("made");
+    for _ in 0..20 {
+        connection.call_ok(&request::send(&queue, vec![b'x'; 500_000], "")).expect("stored");
+    }
+    assert_eq!(running.stop(), Some(0));
+    let segment = dev.store().join("store/log-00/commitlog").join(format!("{:020}", 0));
+    fs::remove_file(&segment).expect("removed");
+    let running = dev.start();
+    let told = format!("log 0: no file holds offsets 0 to {SEGMENT}");
+    assert!(running.log().contains(&told), "{}", running.log());
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    let min = offset_of(&mut connection, MIN_OFFSET, &queue).expect("known");
+    assert!((7..=9).contains(&min), "{min}");
+    assert_eq!(read_queue(&mut connection, &queue, min).expect("readable").len() as i64, 20 - min);
+}
+
+/// A store that lost its table, or a new one that is pointed at the segments of another.
+#[test]
+fn logs_of_another_store_are_never_taken_for_a_new_ones() {
+    let folder = Folder::new("another");
+    let (port, disk) = (free_port(), folder.path().join("disk"));
+    let broker = |root: &Path, commit_log: &Path| -> Vec<String> {
+        let mut arguments = vec!["broker".to_owned(), format!("listenPort={port}"), "brokerIP1=127.0.0.1".to_owned()];
+        arguments.extend(["logs=4".to_owned(), "mappedFileSizeCommitLog=4194304".to_owned()]);
+        arguments.push(format!("storePathRootDir={}", root.display()));
+        arguments.push(format!("storePathCommitLog={}", commit_log.display()));
+        arguments
+    };
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    let mut running = Running::start(&broker(&old, &disk));
+    running.await_line("READY in", READY_WITHIN).unwrap_or_else(|log| panic!("not ready: {log}"));
+    assert_serves(&format!("127.0.0.1:{port}"));
+    assert_eq!(running.stop(), Some(0));
+    let before = listing(&disk);
+    let refused = |root: &Path, commit_log: &Path| {
+        let arguments = broker(root, commit_log);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let finished = program::run(&arguments, REFUSED_WITHIN);
+        assert_refused(&finished, &[EXIT_STORE], &["store.json", "a log of a store is there", "log-0"]);
+    };
+    refused(&new, &disk);
+    refused(&disk, &new.join("commitlog"));
+    for name in ["store.json", "store.json.bak"] {
+        fs::remove_file(old.join(name)).expect("removed");
+    }
+    refused(&old, &disk);
+    // The first log's folder is gone as well.
+    fs::remove_dir_all(old.join("log-00")).expect("removed");
+    fs::remove_dir_all(disk.join("log-00")).expect("removed");
+    refused(&old, &disk);
+    refused(&new, &disk);
+    let after = listing(&disk);
+    assert!(
+        after.iter().all(|name| before.contains(name) || name.contains("lock") || name.contains("ballast")),
+        "{after:?}"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use harness::connection::Connection;
@@ -68,6 +69,39 @@ fn a_store_is_read_by_hand() {
     assert_eq!(of_kind(&damaged, "record").len(), 19, "the others are shown");
     let text = program::run(&["store", "dump", &store.to_string_lossy(), "--limit", "2"], WITHIN);
     assert!(text.stdout.contains("checkpoint") && text.stdout.contains("topic="), "{}", text.text());
+}
+
+/// What is asked for and is not there is said, and a pipe in the place of a file keeps nobody waiting.
+#[test]
+fn what_a_store_does_not_have_is_said() {
+    let dev = Dev::new("dump-none");
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    connection.call_ok(&create_topic("T", 4)).expect("made");
+    connection.call_ok(&send(&Queue::new("T", 2), "body", "")).expect("taken");
+    assert_eq!(process.stop(), Some(0));
+    let store = dev.store().join("store");
+    let folder = store.to_string_lossy().into_owned();
+    let dumped = |more: &[&str]| program::run(&[&["store", "dump", &folder], more].concat(), WITHIN);
+    for (more, said) in [
+        (&["--log", "9"][..], "there is no log 9"),
+        (&["--queue", "T:3"], "no record and no entry of queue T:3"),
+        (&["--queue", "Gone:0"], "no record and no entry of queue Gone:0"),
+        (&["--from", "99999999"], "nothing lies at offset 99999999 or behind it"),
+        (&["--commit-log", "/nowhere"], "/nowhere is no folder: name those of storePathCommitLog"),
+    ] {
+        let refused = dumped(more);
+        assert!(refused.code != Some(0) && refused.stderr.contains(said), "{more:?}: {}", refused.text());
+    }
+    let wrong: Vec<Finished> = (0..4).map(|log: u32| dumped(&["--queue", "T:2", "--log", &log.to_string()])).collect();
+    assert_eq!(wrong.iter().filter(|refused| refused.stderr.contains("T:2 lies in log")).count(), 3);
+    for name in ["log-00/checkpoint", "store.json"] {
+        fs::remove_file(store.join(name)).expect("removed");
+        let made = Command::new("mkfifo").arg(store.join(name)).status();
+        assert!(made.expect("mkfifo runs").success());
+        let refused = dumped(&[]);
+        assert!(refused.stderr.contains("it is a pipe"), "{name}: {}", refused.text());
+    }
 }
 
 #[test]

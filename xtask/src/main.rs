@@ -25,6 +25,9 @@ usage: cargo xtask COMMAND
                         the official Java and Go clients against a broker of their own
   compat [--seed N]     the same requests and filter expressions to Apache RocketMQ and to RingMQ; not part of ci";
 
+/// Tests from outside that run at once: most of them wait most of the time, for timers, for leases, for a broker's end.
+const WAITING_TESTS: &str = "5";
+
 /// Rounds of kill -9 for a run by hand; the tests themselves do a few.
 const KILL9_ROUNDS: &str = "50";
 
@@ -73,7 +76,12 @@ fn ci(steps: &mut Steps) -> Result<(), String> {
 
 fn test(steps: &mut Steps, scripted: bool) -> Result<(), String> {
     steps.run("build", "cargo", &["build", "--workspace", "--bins"])?;
-    steps.run("tests", "cargo", &["test", "--workspace"])?;
+    steps.run("tests of the crates", "cargo", &["test", "--workspace", "--exclude", "ringmq-tests"])?;
+    steps.run(
+        "tests from outside",
+        "cargo",
+        &["test", "--package", "ringmq-tests", "--", "--test-threads", WAITING_TESTS],
+    )?;
     on_glommio(steps)?;
     if scripted { clients::run(steps, &[]) } else { Ok(()) }
 }
@@ -82,6 +90,7 @@ fn test(steps: &mut Steps, scripted: bool) -> Result<(), String> {
 fn on_glommio(steps: &mut Steps) -> Result<(), String> {
     let mut command = Command::new("cargo");
     command.args(["test", "--package", "ringmq-tests", "--test", "offsets", "--test", "durability"]);
+    command.args(["--", "--test-threads", WAITING_TESTS]);
     command.env("RINGMQ_REACTOR", "glommio").current_dir(steps.root());
     steps.run_command("tests on glommio", command)
 }

@@ -1,8 +1,10 @@
 //! Delivering held messages of one log when they are due: each once, in the order of their times.
 //!
 //! Messages that are due together go in groups. A group is read, and then appended in one step, its note in front. So the
-//! log alone says what was delivered, however it ends.
+//! log alone says what was delivered, however it ends. Copies for light queues are stored before that step, since they may
+//! belong to other logs: a crash in between lets them be stored again.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +19,9 @@ use super::held::Restored;
 use super::note::{Note, NoteItem};
 use super::schedule::Schedule;
 use super::slot::{DueKey, NOTES_QUEUE};
+use crate::call::Refusal;
 use crate::core::Core;
+use crate::light::{self, Dispatch, Missed};
 use crate::topic::Topic;
 use crate::trouble::Trouble;
 
@@ -36,6 +40,16 @@ struct Source {
     record: Option<Vec<u8>>,
 }
 
+impl Source {
+    fn tells_light_queues(&self, core: &Core) -> bool {
+        let record = self.record.as_deref().and_then(|bytes| RecordView::decode(bytes).ok());
+        record.is_some_and(|record| light::is_told_by(core, record.properties()))
+    }
+}
+
+/// The due messages that go into light queues, by their keys.
+type InLightQueues = BTreeMap<DueKey, Dispatch>;
+
 /// A message on its way out.
 struct Delivery<'a> {
     record: RecordView<'a>,
@@ -47,14 +61,17 @@ impl Schedule {
     /// Delivers for as long as the log takes records.
     pub(super) async fn run(self: Rc<Self>, core: Rc<Core>) {
         let mut told = false;
+        // What is tried again is not stored in them again.
+        let mut light = InLightQueues::new();
         loop {
-            match self.deliver_due(&core).await {
+            match self.deliver_due(&core, &mut light).await {
                 Ok(()) => {
                     told = false;
                     self.sleep().await;
                 }
                 Err(Trouble::Append(AppendError::Stopped | AppendError::Failed(_))) => return,
                 Err(_) if self.log.failure().is_some() => return,
+                Err(Trouble::Refused(_)) if core.draining.get() => return,
                 Err(Trouble::Append(AppendError::Busy { .. })) => self.log.room().await,
                 Err(trouble) => {
                     if !std::mem::replace(&mut told, true) {
@@ -71,7 +88,7 @@ impl Schedule {
 
     /// # Errors
     /// When a delivery did not happen. Nothing of its group has changed then.
-    async fn deliver_due(&self, core: &Rc<Core>) -> Result<(), Trouble> {
+    async fn deliver_due(&self, core: &Rc<Core>, light: &mut InLightQueues) -> Result<(), Trouble> {
         loop {
             self.look_ahead().await?;
             let due = self.window.borrow().due(self.clock.now(), GROUP_MESSAGES_MAX);
@@ -79,7 +96,9 @@ impl Schedule {
                 return Ok(());
             }
             let group = self.read(&due).await?;
-            self.append(core, &group)?;
+            self.put_into_light_queues(core, &group, light).await?;
+            self.append(core, &group, light)?;
+            light.retain(|key, _| self.window.borrow().contains(*key));
             runtime::yield_now().await;
         }
     }
@@ -103,13 +122,60 @@ impl Schedule {
         Ok(group)
     }
 
+    /// Stores the messages of a group in the light queues that they name.
+    async fn put_into_light_queues(
+        &self,
+        core: &Rc<Core>,
+        group: &[Source],
+        light: &mut InLightQueues,
+    ) -> Result<(), Trouble> {
+        for source in group {
+            if light.contains_key(&source.key) || !source.tells_light_queues(core) {
+                continue;
+            }
+            let Some(delivery) = self.delivery(core, source, self.clock.now()) else { continue };
+            match Dispatch::of(core, &delivery.draft()) {
+                Ok(Some(dispatch)) => drop(light.insert(source.key, dispatch)),
+                Ok(None) => {}
+                Err(refusal) => self.tell_left_out(&delivery, &refusal),
+            }
+        }
+        loop {
+            let mut wanted: Vec<&mut Dispatch> = light.values_mut().collect();
+            match light::store(core, &mut wanted, true).await {
+                Ok(()) => return Ok(()),
+                Err(Missed::Log(refusal)) => return Err(Trouble::Refused(refusal)),
+                Err(Missed::Queue(queue, refusal)) => {
+                    crate::log::warn(format_args!(
+                        "log {}: delayed messages that are due don't go into light queue {queue}: {}",
+                        self.log.id(),
+                        refusal.remark
+                    ));
+                    wanted.into_iter().for_each(|dispatch| dispatch.give_up(&queue));
+                }
+            }
+        }
+    }
+
+    /// The message was refused if it were sent now; it was taken before.
+    fn tell_left_out(&self, delivery: &Delivery<'_>, refusal: &Refusal) {
+        crate::log::warn(format_args!(
+            "log {}: a delayed message of topic {} goes into none of the light queues that it names: {}",
+            self.log.id(),
+            delivery.topic.name(),
+            refusal.remark
+        ));
+    }
+
     /// Delivers a group in one step: accepted, and from then on nothing of it waits.
-    fn append(&self, core: &Rc<Core>, group: &[Source]) -> Result<(), AppendError> {
+    fn append(&self, core: &Rc<Core>, group: &[Source], light: &InLightQueues) -> Result<(), AppendError> {
         let waiting: Vec<&Source> = group.iter().filter(|source| self.window.borrow().contains(source.key)).collect();
         let (Some(first), Some(last)) = (waiting.first(), waiting.last()) else { return Ok(()) };
         let now = self.clock.now();
-        let deliveries: Vec<Option<Delivery<'_>>> =
-            waiting.iter().map(|source| self.delivery(core, source, now)).collect();
+        let deliveries: Vec<Option<Delivery<'_>>> = waiting
+            .iter()
+            .map(|source| self.delivery(core, source, now).map(|delivery| delivery.told(light.get(&source.key))))
+            .collect();
         let drafts: Vec<Option<RecordDraft<'_>>> =
             deliveries.iter().map(|delivery| delivery.as_ref().map(Delivery::draft)).collect();
         let bytes = |draft: &Option<RecordDraft<'_>>| draft.as_ref().map_or(0, |draft| record_bytes(draft) as u32);
@@ -163,6 +229,14 @@ impl Schedule {
 }
 
 impl Delivery<'_> {
+    /// It tells where it lies in light queues.
+    fn told(mut self, light: Option<&Dispatch>) -> Self {
+        if let Some(dispatch) = light {
+            self.restored.properties = dispatch.properties();
+        }
+        self
+    }
+
     fn draft(&self) -> RecordDraft<'_> {
         self.restored.draft(&self.record, self.topic.name())
     }

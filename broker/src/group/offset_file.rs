@@ -18,6 +18,7 @@ use runtime::{clock, table_file};
 use super::batches::Batches;
 use super::offset_table::OffsetTable;
 use super::offsets::TopicOffsets;
+use super::queue_ends;
 use super::table_path::{TableError, TableFile, read_table};
 use crate::call::Refusal;
 use crate::core::Core;
@@ -26,6 +27,9 @@ use crate::placement::TABLES_CORE;
 const FILE: TableFile = TableFile { name: "consumerOffset.json", content: "committed offsets" };
 /// The shortest time between two writes that nobody asked for.
 const SAVE_PERIOD_MIN: Duration = Duration::from_millis(100);
+
+/// Offsets of which a start tells that they were cut, one by one; the others are counted.
+const CUTS_TOLD_MAX: usize = 20;
 
 /// The offsets of all groups as they were gathered last; on the tables' core only.
 #[derive(Default)]
@@ -45,17 +49,19 @@ pub(super) struct OffsetFile {
 pub(crate) async fn load_offsets(core: &Rc<Core>) -> Result<(), TableError> {
     let path = FILE.path(&core.config());
     let Some(stored) = read_table(&path, FILE).await? else { return Ok(()) };
-    let (table, senseless) =
+    let (mut table, senseless) =
         OffsetTable::parse(&stored.text).map_err(|error| TableError::new(&path, FILE, error.to_string()))?;
     for what in senseless {
         crate::log::warn(format_args!("{}: {what} makes no sense and is left out", path.display()));
     }
+    let is_cut = cut_to_ends(core, &mut table).await;
     let mut by_owner: BTreeMap<CoreId, Vec<(Text, TopicOffsets)>> = BTreeMap::new();
     for (group, topics) in table.groups() {
         let owner = core.placement.core_of_group(group);
         by_owner.entry(owner).or_default().push((group.clone(), topics.clone()));
     }
     core.groups.offset_file.generation.set(stored.generation);
+    core.groups.offset_file.unwritten.set(is_cut);
     *core.groups.offset_file.table.borrow_mut() = table;
     for (owner, groups) in by_owner {
         core.on(owner, |core| async move {
@@ -70,7 +76,42 @@ pub(crate) async fn load_offsets(core: &Rc<Core>) -> Result<(), TableError> {
         })
         .await;
     }
+    if is_cut {
+        // Before anything is stored there. A failure is told, and the next write tries it again.
+        let _ = persist_now(core).await;
+    }
     Ok(())
+}
+
+/// Cuts offsets that lie behind the ends of their queues, where a loss of power took what was consumed: what is stored
+/// there from now on would be passed over. True when there are any.
+async fn cut_to_ends(core: &Rc<Core>, table: &mut OffsetTable) -> bool {
+    let mut asked = Vec::new();
+    for (group, topics) in table.groups() {
+        for (topic, queues) in topics.iter().filter(|(topic, _)| core.topics.contains(topic)) {
+            asked.extend(queues.iter().map(|(queue, offset)| (topic.clone(), *queue, (group.clone(), *offset))));
+        }
+    }
+    let behind = queue_ends::ask(core, asked, |core, topic, queue, (group, offset)| async move {
+        let end = queue_ends::ends_here(&core, &topic, queue).max;
+        (offset > end).then_some((group, topic, queue, offset, end))
+    });
+    let behind: Vec<_> = behind.await.into_iter().flatten().collect();
+    for (place, (group, topic, queue, offset, end)) in behind.iter().enumerate() {
+        if place < CUTS_TOLD_MAX {
+            crate::log::warn(format_args!(
+                "group {group} consumed queue {queue} of topic {topic} up to {offset}, and its log has it up to {end} only:                  the group goes on there"
+            ));
+        }
+        table.set(group, topic, *queue, *end);
+    }
+    if behind.len() > CUTS_TOLD_MAX {
+        crate::log::warn(format_args!(
+            "{} more offsets lay behind the ends of their queues",
+            behind.len() - CUTS_TOLD_MAX
+        ));
+    }
+    !behind.is_empty()
 }
 
 /// Writes what changed since the last write, and waits for it. Any core may ask.

@@ -77,6 +77,13 @@ impl OffsetTable {
         self.version.timestamp = now.0 as i64;
     }
 
+    /// Sets an offset that is there.
+    pub(crate) fn set(&mut self, group: &str, topic: &str, queue: QueueId, to: QueueOffset) {
+        let topics = self.groups.get_mut(group);
+        let offset = topics.and_then(|topics| topics.get_mut(topic)).and_then(|queues| queues.get_mut(&queue));
+        *offset.expect("the offset is in the table") = to;
+    }
+
     pub(crate) fn groups(&self) -> &BTreeMap<Text, TopicOffsets> {
         &self.groups
     }

@@ -23,6 +23,44 @@ impl TableFile {
     }
 }
 
+/// What every store has from its first start on.
+const ALL: [TableFile; 4] = [
+    TableFile { name: "topics.json", content: "topics" },
+    TableFile { name: "subscriptionGroup.json", content: "consumer groups" },
+    TableFile { name: "consumerOffset.json", content: "committed offsets" },
+    TableFile { name: "messageRequestMode.json", content: "message request modes" },
+];
+/// A table without anything in it.
+const NOTHING: &str = "{}";
+
+/// Makes the tables that are not there, so that a later start sees when one is lost; and tells of those that are, by the
+/// messages that the store has without them.
+///
+/// # Errors
+/// When one cannot be written.
+pub(crate) async fn make_missing(config: &Config, has_messages: bool) -> Result<(), String> {
+    for table in ALL {
+        let path = table.path(config);
+        let to = path.clone();
+        let made = runtime::blocking(move || match table_file::is_there(&to) {
+            true => Ok(false),
+            false => table_file::write(&to, 1, NOTHING).map(|()| true),
+        });
+        let made = made.await.map_err(|error| {
+            format!("{} cannot be written: {error}; look at the folder's permissions and space", path.display())
+        })?;
+        if made && has_messages {
+            crate::log::warn(format_args!(
+                "{} and its .bak are not there, though the store has messages: the broker begins without {}; if they were \
+                 lost, stop it, restore one from a backup, and start it again",
+                path.display(),
+                table.content
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// A file that is there and cannot be used. The process must not go on with an empty table.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}; restore it from its .bak or a backup, or move it away to begin without {content}", file.display())]

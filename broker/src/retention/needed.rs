@@ -104,8 +104,7 @@ fn held_by(log: &Log, trouble: Trouble) -> Result<Option<Held>, StorageError> {
     match trouble {
         Trouble::Read(error) | Trouble::Append(AppendError::Failed(error)) => Err(error),
         Trouble::Append(AppendError::Stopped) => Err(StorageError::Stopped { log: log.id().0 }),
-        Trouble::Append(AppendError::Full { .. } | AppendError::Busy { .. } | AppendError::TooLarge { .. }) => {
-            Ok(Some(Held::NoRoom))
-        }
+        Trouble::Append(AppendError::Full { .. } | AppendError::Busy { .. } | AppendError::TooLarge { .. })
+        | Trouble::Refused(_) => Ok(Some(Held::NoRoom)),
     }
 }

@@ -17,7 +17,7 @@ use remoting::record::RecordView;
 use remoting::text::Text;
 use runtime::clock;
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Way};
 use super::message::{Message, chosen_immunity};
 use super::note::End;
 use super::pending::Half;
@@ -169,7 +169,7 @@ async fn give_up(core: &Rc<Core>, ledger: &Rc<Ledger>, at: QueueOffset, half: &R
         return;
     }
     let Ok(taken) = ledger.take(at, half.physical_offset()) else { return };
-    match ledger.settle(&taken, Some(half), End::GiveUp, None) {
+    match ledger.settle(&taken, Some(half), End::GiveUp, Way::ToQueue(None)) {
         Ok(_) => crate::log::warn(format_args!(
             "transaction {} of producer group {} was asked about {} times and is given up; its message is kept in topic \
              {CHECK_MAX_TIME_TOPIC}",
@@ -191,7 +191,7 @@ async fn drop_unreadable(ledger: &Rc<Ledger>, at: QueueOffset, half: &Half) {
         return;
     }
     let Ok(taken) = ledger.take(at, base::PhysicalOffset::new(ledger.log.id(), half.offset)) else { return };
-    if ledger.settle(&taken, None, End::Rollback, None).is_ok() {
+    if ledger.settle(&taken, None, End::Rollback, Way::ToQueue(None)).is_ok() {
         let log = ledger.log.id();
         crate::log::warn(format_args!("log {log}: half message {at} cannot be read any more: its transaction is over"));
     }

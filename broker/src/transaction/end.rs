@@ -1,23 +1,29 @@
 //! Ends of transactions: the first one wins, and what it decides is appended in one step.
 
 use std::rc::Rc;
+use std::slice;
 
-use base::{Millis, PhysicalOffset, QueueOffset};
+use base::{Millis, PhysicalOffset, QueueId, QueueOffset};
 use remoting::code::ResponseCode;
 use remoting::header::transaction::EndTransaction;
-use remoting::properties::PRODUCER_GROUP;
+use remoting::properties::{PRODUCER_GROUP, UNIQUE_KEY};
 use remoting::record::RecordView;
 use runtime::clock;
 use storage::Log;
 
-use super::ledger::{Ledger, Taken};
+use super::ledger::{Ledger, Taken, Way};
 use super::message::{Message, chosen_immunity, target};
 use super::note::End;
 use super::pending::Missed;
 use crate::call::Refusal;
 use crate::core::Core;
-use crate::delay::{Held, Wish};
+use crate::delay::{Due, Held, Wish};
+use crate::light;
 use crate::processor::send::{self, Known};
+use crate::topic::Topic;
+
+/// How much later a message is delivered whose time came while its commit was cut off.
+const SOON_MS: u64 = 1_000;
 
 /// What a producer says about its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +52,37 @@ pub(crate) async fn end(core: &Rc<Core>, wish: &EndTransaction, verdict: Verdict
     let record = record.ok_or_else(|| failed(format!("the half message {at} cannot be read any more")))?;
     check(wish, &record, core.config().transactions.immune_time, clock::now_ms())?;
     if verdict == Verdict::Rollback {
-        return settle(core, &ledger, &taken, &record, End::Rollback, None).await;
+        settle(core, &ledger, &taken, &record, End::Rollback, Way::ToQueue(None)).await?;
+        return Ok(());
     }
     let (topic, queue) = target(&record).ok_or_else(|| failed(format!("half message {at} does not say its topic")))?;
     let Some(topic) = core.topics.get(topic) else {
         let remark = format!("topic {topic} was deleted: the transaction stays pending; create it again, then commit");
         return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
     };
-    let held = held(core, &record)?;
-    settle(core, &ledger, &taken, &record, End::Commit, held.as_ref()).await?;
-    if held.is_none() {
-        core.stats.sent(&topic, queue, 1, record.total_bytes() as u64);
-    }
+    // The time of a message that is to wait may come until it is stored.
+    while !commit(core, &ledger, &taken, &record, &topic, queue).await? {}
     Ok(())
+}
+
+/// False when nothing was done: see [`Ledger::settle`].
+async fn commit(
+    core: &Rc<Core>,
+    ledger: &Rc<Ledger>,
+    taken: &Taken,
+    record: &RecordView<'_>,
+    topic: &Topic,
+    queue: QueueId,
+) -> Result<bool, Refusal> {
+    if let Some(held) = held(core, record)? {
+        return settle(core, ledger, taken, record, End::Commit, Way::Held(&core.delays, &held)).await;
+    }
+    let Some(message) = Message::committed(record) else { return Err(failed("the half has no target".to_owned())) };
+    let draft = message.draft(record, core.advertised());
+    let told = light::dispatched(core, slice::from_ref(&draft), true).await?;
+    settle(core, ledger, taken, record, End::Commit, Way::ToQueue(told[0].as_deref())).await?;
+    core.stats.sent(topic, queue, 1, record.total_bytes() as u64);
+    Ok(true)
 }
 
 /// How a message that is committed now waits, if its sender wanted it later: its delay begins with the commit.
@@ -72,18 +96,33 @@ pub(super) fn held(core: &Core, half: &RecordView<'_>) -> Result<Option<Held>, R
     Held::of(&message.draft(half, core.advertised()), due)
 }
 
+/// As [`held`], where a crash has cut a commit off. Only a delivery can put a message that had to wait into its light queues
+/// now, so it waits for that although its time may have come. A wish that is not served any more is as good as none: the
+/// message must not be lost.
+pub(super) fn held_again(core: &Core, half: &RecordView<'_>) -> Option<Held> {
+    let held = held(core, half).ok().flatten();
+    let known = Known::of(half.properties());
+    if held.is_some() || !known.wish.is_any() || !light::is_told_by(core, half.properties()) {
+        return held;
+    }
+    let soon = Due::Timer(Millis(core.delays.now().0 + SOON_MS));
+    Held::of(&Message::committed(half)?.draft(half, core.advertised()), soon).ok().flatten()
+}
+
 async fn settle(
     core: &Core,
     ledger: &Rc<Ledger>,
     taken: &Taken,
     record: &RecordView<'_>,
     end: End,
-    held: Option<&Held>,
-) -> Result<(), Refusal> {
+    way: Way<'_>,
+) -> Result<bool, Refusal> {
     let log: &Log = &ledger.log;
-    let held = held.map(|held| (&core.delays, held));
-    let ticket = send::append(core, log, || ledger.settle(taken, Some(record), end, held)).await?;
-    send::reached(log, &ticket, true).await
+    let Some(ticket) = send::append(core, log, || ledger.settle(taken, Some(record), end, way)).await? else {
+        return Ok(false);
+    };
+    send::reached(log, &ticket, true).await?;
+    Ok(true)
 }
 
 fn place(wish: &EndTransaction) -> Result<(QueueOffset, PhysicalOffset), Refusal> {
@@ -99,6 +138,12 @@ fn check(wish: &EndTransaction, half: &RecordView<'_>, immune: Millis, now: Mill
     if group != &*wish.producer_group {
         let remark = format!("the half message belongs to producer group {group}, not to {}", wish.producer_group);
         return Err(failed(remark));
+    }
+    // Where a loss of power took a half message another one may lie by now.
+    let key = half.property(UNIQUE_KEY).unwrap_or_default();
+    let is_named = |name: &str| name.is_empty() || name == key;
+    if !wish.transaction_id.as_deref().is_none_or(is_named) && !is_named(&wish.message_id) {
+        return Err(not_pending(wish));
     }
     let Some(immune) = chosen_immunity(half, immune) else { return Ok(()) };
     let age_ms = now.0.saturating_sub(half.store_timestamp_ms().max(0) as u64);
@@ -141,6 +186,25 @@ mod tests {
             message_id: Text::from("id"),
             transaction_id: None,
             topic: None,
+        }
+    }
+
+    #[test]
+    fn another_half_at_the_place_of_a_lost_one_is_not_ended() {
+        let bytes = stored(&draft("x", "PGROUP\u{1}g\u{2}UNIQ_KEY\u{1}new\u{2}"));
+        let half = RecordView::decode(&bytes).expect("a record");
+        for (transaction_id, message_id, is_it) in [
+            (Some("lost"), "lost", false),
+            (Some("lost"), "7F00000100002A9F0000000000000000", false),
+            (Some("new"), "7F00000100002A9F0000000000000000", true),
+            (Some("of a client's own"), "new", true),
+            (Some(""), "lost", true),
+            (None, "lost", true),
+        ] {
+            let transaction_id = transaction_id.map(Text::from);
+            let wish = EndTransaction { transaction_id, message_id: Text::from(message_id), ..wish("g", true) };
+            let checked = check(&wish, &half, Millis(6_000), Millis(STORED_MS));
+            assert_eq!(checked.is_ok(), is_it, "{wish:?}");
         }
     }
 

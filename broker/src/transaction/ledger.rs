@@ -37,6 +37,15 @@ pub(crate) struct Ledger {
     pub(super) unfinished: RefCell<Option<LastEnd>>,
 }
 
+/// How the message of a committed half is stored.
+#[derive(Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// In its queue, with the properties given if they differ from those of its half.
+    ToQueue(Option<&'a str>),
+    /// Under its time, until it has come.
+    Held(&'a Delays, &'a Held),
+}
+
 /// A half message that is being ended. Dropped before [`Ledger::settle`], it is pending again.
 pub(super) struct Taken {
     ledger: Rc<Ledger>,
@@ -94,23 +103,26 @@ impl Ledger {
         self.log.record_at(half.offset).await
     }
 
-    /// Ends a half message in one step: the journal's note, then what follows from it. Gives the ticket of the last.
-    /// A committed message that is held follows as the record under which it waits.
+    /// Ends a half message in one step: the journal's note, then what follows from it. Gives the ticket of the last; `None`
+    /// when nothing was done, since the time of a message to be held has come meanwhile.
     pub(super) fn settle(
         &self,
         taken: &Taken,
         record: Option<&RecordView<'_>>,
         end: End,
-        held: Option<(&Delays, &Held)>,
-    ) -> Result<Ticket, AppendError> {
+        way: Way<'_>,
+    ) -> Result<Option<Ticket>, AppendError> {
         let note = Note::Ended { half: taken.at, end };
         let followed = record.and_then(|record| Some((self.followed(record, end, taken.half.checks)?, record)));
         let ticket = match followed {
-            None => self.journal.append(&note, &[])?,
+            None => Some(self.journal.append(&note, &[])?),
             Some((message, record)) => {
-                self.put(&message, record, held, |queue, draft| self.journal.append(&note, &[(queue, draft)]))?
+                self.put(&message, record, way, |queue, draft| self.journal.append(&note, &[(queue, draft)]))?
             }
         };
+        if ticket.is_none() {
+            return Ok(None);
+        }
         self.pending.borrow_mut().remove(taken.at);
         self.snapshot_if_due();
         Ok(ticket)
@@ -129,27 +141,31 @@ impl Ledger {
         &self,
         record: &RecordView<'_>,
         last: &LastEnd,
-        held: Option<(&Delays, &Held)>,
+        way: Way<'_>,
     ) -> Result<Option<Ticket>, AppendError> {
         let Some(message) = self.followed(record, last.end, last.checks) else { return Ok(None) };
-        self.put(&message, record, held, |queue, draft| self.log.append(queue, draft, clock::now_ms())).map(Some)
+        let append = |queue: &QueueRef, draft: &RecordDraft<'_>| self.log.append(queue, draft, clock::now_ms());
+        match self.put(&message, record, way, append)? {
+            None => self.put(&message, record, Way::ToQueue(None), append),
+            ticket => Ok(ticket),
+        }
     }
 
-    /// Appends a message to its queue, or where it waits for its time.
+    /// Appends a message to its queue, or where it waits for its time; `None` when that has come meanwhile.
     fn put(
         &self,
         message: &Message,
         record: &RecordView<'_>,
-        held: Option<(&Delays, &Held)>,
+        way: Way<'_>,
         append: impl Fn(&QueueRef, &RecordDraft<'_>) -> Result<Ticket, AppendError>,
-    ) -> Result<Ticket, AppendError> {
+    ) -> Result<Option<Ticket>, AppendError> {
         let draft = message.draft(record, self.host);
-        if let Some((delays, held)) = held
-            && let Some(ticket) = delays.hold_by(self.log.id(), &draft, held, &append)?
-        {
-            return Ok(ticket);
-        }
-        append(&self.log.queue(&message.topic, message.queue), &draft)
+        let told = match way {
+            Way::Held(delays, held) => return delays.hold_by(self.log.id(), &draft, held, append),
+            Way::ToQueue(told) => told,
+        };
+        let draft = RecordDraft { properties: told.unwrap_or(draft.properties), ..draft };
+        append(&self.log.queue(&message.topic, message.queue), &draft).map(Some)
     }
 
     fn followed(&self, record: &RecordView<'_>, end: End, checks: u32) -> Option<Message> {

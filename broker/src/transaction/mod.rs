@@ -59,8 +59,7 @@ impl Transactions {
 /// As [`recovery::complete`].
 pub(crate) async fn complete(core: &Rc<Core>) -> Result<(), StorageError> {
     for ledger in core.transactions.all() {
-        // A wish that is not served any more is as good as none: the message must not be lost.
-        recovery::complete(&ledger, &core.delays, |half| end::held(core, half).ok().flatten()).await?;
+        recovery::complete(&ledger, &core.delays, |half| end::held_again(core, half)).await?;
     }
     Ok(())
 }

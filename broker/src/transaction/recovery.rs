@@ -7,7 +7,7 @@ use base::{LogOffset, QueueOffset};
 use remoting::record::RecordView;
 use storage::{Entry, QueueRef, StorageError};
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Way};
 use super::note::{End, Note};
 use super::pending::{Half, Pending};
 use crate::delay::{Delays, Held};
@@ -131,8 +131,8 @@ pub(super) async fn complete(
         return Ok(());
     };
     let held = if last.end == End::Commit { held(&record) } else { None };
-    let held = held.as_ref().map(|held| (delays, held));
-    let ticket = ledger.redo(&record, &last, held).map_err(|error| StorageError::Options {
+    let way = held.as_ref().map_or(Way::ToQueue(None), |held| Way::Held(delays, held));
+    let ticket = ledger.redo(&record, &last, way).map_err(|error| StorageError::Options {
         what: format!(
             "log {}: the message of a transaction that was ended just before the last end of the process cannot be \
              stored: {error}; free space on its disk and start again",

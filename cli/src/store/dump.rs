@@ -13,14 +13,14 @@ use remoting::record::{RecordView, verify};
 use serde_json::{Map, Value, json};
 use storage::{LogView, Seen, StoreView};
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{Output, one_line};
 use crate::time;
 
 /// What a line for people begins with.
 const FIRST: [&str; 7] = ["root", "log", "offset", "start", "limit", "topic", "queue"];
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Dump {
     /// The folder of a store (storePathRootDir); that of an Apache RocketMQ broker as well
     dir: PathBuf,
@@ -53,11 +53,12 @@ fn queue(text: &str) -> Result<(String, u32), String> {
 }
 
 pub(crate) fn run(dump: &Dump) -> Result<(), Failure> {
-    let mut printer = Printer { dump, out: Output::new(dump.json), records: 0 };
+    let mut printer = Printer { dump, out: Output::new(dump.json), records: 0, has_queue: false, limits: Vec::new() };
     if !dump.dir.join("store.json").exists() && dump.dir.join("commitlog").exists() {
         printer.foreign()?;
     } else {
         let store = StoreView::open(&dump.dir, &dump.commit_log)?;
+        check_log(dump, store.logs())?;
         printer.store(&store)?;
         for log in (0..store.logs()).map(LogId) {
             if wants_log(dump, &store, log) {
@@ -65,7 +66,25 @@ pub(crate) fn run(dump: &Dump) -> Result<(), Failure> {
             }
         }
     }
-    Ok(printer.out.flush()?)
+    printer.out.flush()?;
+    printer.check_found()
+}
+
+/// Refuses a log that the store has not, or one that has not the queue that is asked for.
+fn check_log(dump: &Dump, logs: u16) -> Result<(), Failure> {
+    let Some(log) = dump.log else { return Ok(()) };
+    if log >= logs {
+        let cause = format!("there is no log {log}: {} has {logs}, from 0 to {}", dump.dir.display(), logs - 1);
+        return Err(Failure::new(Exit::Failure, cause));
+    }
+    if let Some((topic, id)) = &dump.queue {
+        let owner = takeover::log_of(logs, topic, QueueId(*id));
+        if owner.0 != log {
+            let cause = format!("queue {topic}:{id} lies in log {owner}, not in log {log}: leave --log out");
+            return Err(Failure::new(Exit::Failure, cause));
+        }
+    }
+    Ok(())
 }
 
 fn wants_log(dump: &Dump, store: &StoreView, log: LogId) -> bool {
@@ -78,6 +97,10 @@ struct Printer<'a> {
     out: Output,
     /// Shown of this log.
     records: u64,
+    /// A record or an entry of the queue that is asked for was met.
+    has_queue: bool,
+    /// Where the logs that were looked at end, each behind the last byte of its files.
+    limits: Vec<u64>,
 }
 
 impl Printer<'_> {
@@ -113,6 +136,7 @@ impl Printer<'_> {
     fn log(&mut self, log: &LogView, id: LogId) -> Result<(), Failure> {
         self.records = 0;
         let (segments, start, limit) = log.segments();
+        self.limits.push(limit.0);
         self.put("log", json!({"log": id.0, "segments": segments, "start": start.0, "limit": limit.0}))?;
         let put = match log.checkpoint() {
             None => self.put("checkpoint", json!({"log": id.0, "state": "there is no valid one"})),
@@ -160,6 +184,7 @@ impl Printer<'_> {
         let Some((topic, queue)) = &self.dump.queue else { return Ok(()) };
         let mut left = self.dump.limit.unwrap_or(u64::MAX);
         for run in log.queue(topic, QueueId(*queue))? {
+            self.has_queue = true;
             if left == 0 {
                 break;
             }
@@ -192,6 +217,9 @@ impl Printer<'_> {
     }
 
     fn stored(&mut self, log: &LogView, id: LogId) -> Result<(), Failure> {
+        if self.is_behind(log.segments().2.0) {
+            return Ok(());
+        }
         let mut failed = None;
         let end = log.read(LogOffset(self.dump.from), |seen| {
             if self.is_full() {
@@ -221,7 +249,9 @@ impl Printer<'_> {
     /// The log of another broker: it has the same records.
     fn foreign(&mut self) -> Result<(), Failure> {
         let own = [self.dump.dir.join("commitlog")];
+        check_log(&Dump { queue: None, ..self.dump.clone() }, 1)?;
         let log = CommitLog::open(if self.dump.commit_log.is_empty() { &own } else { &self.dump.commit_log })?;
+        self.limits.push(log.limit());
         let root = self.dump.dir.display().to_string();
         self.put(
             "store",
@@ -241,6 +271,27 @@ impl Printer<'_> {
         Ok(())
     }
 
+    /// Whether nothing is asked for of a log that ends there.
+    fn is_behind(&self, limit: u64) -> bool {
+        self.dump.from > 0 && self.dump.from >= limit
+    }
+
+    /// Fails where nothing could be shown since what is asked for is not there.
+    fn check_found(&self) -> Result<(), Failure> {
+        let limit = self.limits.iter().max().copied().unwrap_or(0);
+        if self.is_behind(limit) {
+            let cause = format!("nothing lies at offset {} or behind it: the files end at {limit}", self.dump.from);
+            return Err(Failure::new(Exit::Failure, cause));
+        }
+        match &self.dump.queue {
+            Some((topic, id)) if !self.has_queue && self.dump.key.is_none() && self.dump.limit != Some(0) => {
+                let cause = format!("no record and no entry of queue {topic}:{id} was found");
+                Err(Failure::new(Exit::Failure, cause))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.dump.limit.is_some_and(|limit| self.records >= limit)
     }
@@ -258,6 +309,7 @@ impl Printer<'_> {
             return Ok(());
         }
         self.records += 1;
+        self.has_queue = true;
         let text = view.properties();
         let named = |name| properties::get(text, name);
         let others: Map<String, Value> = properties::parse(text)

@@ -29,8 +29,9 @@ pub(crate) struct Import {
     /// Where the other broker's log lies, if not in DIR/commitlog (storePathCommitLog); several with commas
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     commit_log: Vec<PathBuf>,
-    /// Logs of the new store; it keeps them for ever [default: one for each core of this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32768))]
+    /// Logs of the new store, each with a segment at least; it keeps them for ever [default: one for each core of this
+    /// machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     logs: Option<u16>,
     /// Bytes of a segment, the broker's mappedFileSizeCommitLog [default: that of the other broker]
     #[arg(long, value_name = "BYTES")]

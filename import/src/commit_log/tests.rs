@@ -11,6 +11,10 @@ const FILE_BYTES: usize = 4096;
 const PROPERTIES_BYTES: usize = 4 + 8;
 
 fn record(at: usize, body: &[u8]) -> Vec<u8> {
+    record_stored(at, body, 1)
+}
+
+fn record_stored(at: usize, body: &[u8], stored_ms: i64) -> Vec<u8> {
     let draft = RecordDraft {
         store_host: "[::1]:2".parse().expect("an address"),
         properties: "a\u{1}b\u{2}",
@@ -18,7 +22,11 @@ fn record(at: usize, body: &[u8]) -> Vec<u8> {
     };
     let mut bytes = vec![0; record_bytes(&draft)];
     let physical_offset = PhysicalOffset(at as u64);
-    encode(&draft, Placement { queue_offset: QueueOffset(0), physical_offset, store_timestamp_ms: 1 }, &mut bytes);
+    encode(
+        &draft,
+        Placement { queue_offset: QueueOffset(0), physical_offset, store_timestamp_ms: stored_ms },
+        &mut bytes,
+    );
     bytes
 }
 
@@ -102,8 +110,8 @@ fn damage_is_passed_over_and_a_torn_tail_ends_the_log() {
         let damage = format!("{}-{}", places[1], places[2]);
         let (found, _) = scanned(folder.path(), places[4] as u64);
         assert_eq!(found, ["a", &damage, "c", "d", "e"], "{at}");
-        let (found, end) = scanned(folder.path(), 0);
-        assert_eq!((found, end), (vec!["a".to_owned()], places[1] as u64), "{at}: nothing is known behind it");
+        let (found, _) = scanned(folder.path(), 0);
+        assert_eq!(found, ["a", &damage, "c", "d", "e"], "{at}: records follow, though nothing is known of them");
         flip(folder.path(), wrong);
     }
     // A filler that is none any more costs the rest of its file.
@@ -112,11 +120,38 @@ fn damage_is_passed_over_and_a_torn_tail_ends_the_log() {
     let (found, _) = scanned(folder.path(), places[4] as u64);
     assert_eq!(found, ["a", "b", "c", &format!("{filler}-{FILE_BYTES}"), "d", "e"]);
     flip(folder.path(), filler + 5);
+    // In other files records follow as well.
+    for wrong in [places[1], places[2]] {
+        flip(folder.path(), wrong + 100);
+    }
+    fs::write(folder.path().join(format!("{:020}", FILE_BYTES)), [0; FILE_BYTES]).expect("written");
+    log(folder.path(), 2 * FILE_BYTES, &[b"f"]);
+    let damage = format!("{}-{}", places[1], 2 * FILE_BYTES);
+    assert_eq!(scanned(folder.path(), 0).0, ["a", &damage, "f"]);
+    fs::remove_file(folder.path().join(format!("{:020}", 2 * FILE_BYTES))).expect("removed");
+    log(folder.path(), 0, &bodies);
     // The last record, in part.
     flip(folder.path(), places[4] + 95);
     let (found, end) = scanned(folder.path(), places[4] as u64);
     assert_eq!((found.len(), end), (4, places[4] as u64));
     assert!(scanned(folder.path(), all).0.len() == 5, "a log that is known to go on has damage at its end");
+}
+
+/// A start after a crash cuts the other broker's log off, and what is stored then is written over what lay there.
+#[test]
+fn remains_behind_the_end_are_no_records() {
+    let folder = TempFolder::new("commit-log");
+    let mut file = vec![0; FILE_BYTES];
+    for (at, body, stored_ms) in [(0, b"a", 10_000), (1000, b"x", 9_000), (2000, b"y", 6_999), (3000, b"z", 5_000)] {
+        let bytes = record_stored(at, body, stored_ms);
+        file[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+    let end = record(0, b"a").len();
+    file[end] = 1;
+    fs::write(folder.path().join(format!("{:020}", 0)), &file).expect("written");
+    let behind = 1000 + record(0, b"x").len() as u64;
+    let expected = ["a".to_owned(), format!("{end}-1000"), "x".to_owned()].to_vec();
+    assert_eq!(scanned(folder.path(), 0), (expected, behind), "a clock may go back a little, remains are older");
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Log {
         if allowed <= min.0 {
             return Ok(DroppedSegments { segments: 0, bytes: 0, min });
         }
-        self.save_floors().await?;
+        self.save_floors(allowed).await?;
         let segments = self.segments.borrow_mut().take_before(allowed);
         let extents = self.extents.take_before(allowed);
         let min = self.min_offset();
@@ -139,13 +139,14 @@ impl Log {
         if is_kept { Ok(()) } else { remove_in_steps(path, CUT_BYTES).await }
     }
 
-    /// Notes where the offsets of all queues stand, in case all their messages go.
-    async fn save_floors(&self) -> Result<(), StorageError> {
+    /// Notes where the offsets of all queues stand, in case all their messages go, and where the log is to begin.
+    async fn save_floors(&self, log_min: u64) -> Result<(), StorageError> {
         let _turn = self.tables_turn.take().await;
         let (table, generation) = {
             let mut floors = self.floors.borrow_mut();
             let log_end = self.marks.durable();
             floors.0.topics.clear();
+            floors.0.log_min = Some(log_min);
             for queue in self.queues() {
                 // What is visible only: an appended record that a crash takes away has used no offset.
                 let floor = Floor { next: queue.max().0, log_end };

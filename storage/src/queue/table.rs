@@ -77,6 +77,9 @@ impl DeletedTopics {
 pub(crate) struct QueueFloors {
     /// By topic and queue: the next offset, and the end of the log when it was noted.
     pub(crate) topics: BTreeMap<String, BTreeMap<u32, Floor>>,
+    /// What lies in front of it went in order. `None` in tables of programs that did not tell.
+    #[serde(default)]
+    pub(crate) log_min: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -86,6 +89,11 @@ pub(crate) struct Floor {
 }
 
 impl QueueFloors {
+    /// A log in which nothing went yet.
+    pub(crate) fn of_whole_log() -> QueueFloors {
+        QueueFloors { log_min: Some(0), ..QueueFloors::default() }
+    }
+
     /// Raises a queue's floor; whether it was lower.
     pub(crate) fn raise(&mut self, topic: &str, id: QueueId, floor: Floor) -> bool {
         let of_topic = self.topics.entry(topic.to_owned()).or_default();

@@ -16,6 +16,7 @@ use super::properties::Known;
 use super::{Stored, append, draft, due, reached, record_bytes};
 use crate::call::{Refusal, Request};
 use crate::core::Core;
+use crate::light;
 use crate::topic::Topic;
 
 /// Room that the number of checks takes in the properties, once the broker has to ask.
@@ -53,6 +54,8 @@ pub(super) async fn store_half(
     let properties = core.additions().stored(&header.properties, known, || core.unique_key())?;
     let properties = half_properties(&properties, header, queue)?;
     let message = draft(core, header, queue, request.peer, &request.command.body, &properties);
+    // It goes into them with its commit.
+    light::reserve(core, &message).await?;
     let half = RecordDraft {
         topic: HALF_TOPIC,
         queue_id: ledger.own_queue(HALF_TOPIC),

@@ -1,7 +1,6 @@
 //! Sends (10, 310, 320, one-way): refuse, place, append in order, then wait for what the flush policy asks.
 
 mod half;
-mod light;
 mod plain;
 mod properties;
 mod put;
@@ -34,6 +33,7 @@ use crate::call::{Answer, Call, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::delay::{Due, Wish};
 use crate::dispatch::start_watched;
+use crate::light;
 use crate::retention;
 use crate::stages::{self, Watch};
 use crate::topic::{self, Topic};
@@ -204,7 +204,6 @@ async fn store_one(
     let due = due(core, &known)?;
     let mut made = None;
     let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
-    let properties = light::dispatched(core, header, &known, due, properties, request).await?;
     let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
     let ticket = put(core, topic, &draft, due, known.waits_for_flush).await?;
     let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));
@@ -222,6 +221,10 @@ async fn store_batch(
     let illegal = |remark: String| Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark);
     if name::is_retry_topic(&header.topic) {
         return Err(illegal(format!("a batch can't be sent to the retry topic {}", header.topic)));
+    }
+    if light::is_told_by(core, &header.properties) {
+        let remark = "a batch can't go into light queues (INNER_MULTI_DISPATCH) as a whole: name them in its messages";
+        return Err(illegal(remark.to_owned()));
     }
     let items = BatchItems::new(&request.command.body)
         .collect::<Result<Vec<_>, _>>()
@@ -252,6 +255,12 @@ async fn store_batch(
             flag: item.flag,
             ..draft(core, header, queue, request.peer, item.body, properties)
         })
+        .collect();
+    let told = light::dispatched(core, &drafts, waits_for_flush).await?;
+    let drafts: Vec<RecordDraft<'_>> = drafts
+        .iter()
+        .zip(&told)
+        .map(|(draft, told)| RecordDraft { properties: told.as_deref().unwrap_or(draft.properties), ..*draft })
         .collect();
     let log = core.log_of_topic_queue(topic, queue);
     let target = log.queue(&header.topic, queue);

@@ -1,6 +1,7 @@
 //! One message on its way into the log: to its queue, or held until its time. On the core of its queue.
 
 use std::rc::Rc;
+use std::slice;
 
 use base::QueueId;
 use remoting::name::TIMER_TOPIC;
@@ -12,6 +13,7 @@ use super::{append, reached, record_bytes};
 use crate::call::Refusal;
 use crate::core::Core;
 use crate::delay::{Due, Held};
+use crate::light;
 use crate::topic::Topic;
 
 /// Stores a message and waits for what its sender was promised. The ticket is that of the record that was appended now:
@@ -24,23 +26,26 @@ pub(crate) async fn put(
     waits_for_flush: bool,
 ) -> Result<Ticket, Refusal> {
     let log = core.log_of_topic_queue(topic, message.queue_id);
-    let held = Held::of(message, due)?;
-    let try_append = || {
-        if let Some(held) = &held
-            && let Some(ticket) = core.delays.hold(log.id(), message, held)?
-        {
-            return Ok((ticket, true));
+    let held = match Held::of(message, due)? {
+        Some(held) => {
+            light::reserve(core, message).await?;
+            append(core, log, || core.delays.hold(log.id(), message, &held)).await?
         }
-        let target = log.queue(message.topic, message.queue_id);
-        Ok((log.append(&target, message, clock::now_ms())?, false))
+        None => None,
     };
-    let (ticket, is_held) = append(core, log, try_append).await?;
-    if !is_held {
-        core.stats.sent(topic, message.queue_id, 1, record_bytes(&ticket));
-    } else if let Some(timer_topic) = core.topics.get(TIMER_TOPIC) {
+    if let Some(ticket) = held {
         // In its own topic it counts when it is delivered.
-        core.stats.sent(&timer_topic, QueueId(0), 1, record_bytes(&ticket));
+        if let Some(timer_topic) = core.topics.get(TIMER_TOPIC) {
+            core.stats.sent(&timer_topic, QueueId(0), 1, record_bytes(&ticket));
+        }
+        reached(log, &ticket, waits_for_flush).await?;
+        return Ok(ticket);
     }
+    let told = light::dispatched(core, slice::from_ref(message), waits_for_flush).await?;
+    let message = RecordDraft { properties: told[0].as_deref().unwrap_or(message.properties), ..*message };
+    let target = log.queue(message.topic, message.queue_id);
+    let ticket = append(core, log, || log.append(&target, &message, clock::now_ms())).await?;
+    core.stats.sent(topic, message.queue_id, 1, record_bytes(&ticket));
     reached(log, &ticket, waits_for_flush).await?;
     Ok(ticket)
 }

@@ -57,7 +57,9 @@ async fn end(ledger: &Rc<Ledger>, half: (QueueOffset, base::PhysicalOffset), end
     let taken = ledger.take(half.0, half.1).expect("it is pending");
     let bytes = ledger.record(&taken.half).await.expect("read").expect("it is there");
     let record = RecordView::decode(&bytes).expect("a record");
-    let ticket = with_room(ledger, || ledger.settle(&taken, Some(&record), end, None)).await;
+    let ticket = with_room(ledger, || ledger.settle(&taken, Some(&record), end, Way::ToQueue(None)))
+        .await
+        .expect("nothing is held");
     ticket.reached(ledger.log.visible_mark()).await.expect("stored");
 }
 
@@ -144,7 +146,7 @@ fn a_snapshot_shortens_what_is_read() {
                 continue;
             }
             let taken = ledger.take(half.0, half.1).expect("it is pending");
-            with_room(&ledger, || ledger.settle(&taken, None, End::Rollback, None)).await;
+            with_room(&ledger, || ledger.settle(&taken, None, End::Rollback, Way::ToQueue(None))).await;
         }
         let before = ledger.journal.place();
         assert!(before.snapshot_at.is_some() && before.since < ENDS, "{before:?}");
