@@ -17,7 +17,7 @@ use crate::error::{IoContext, StorageError};
 
 /// Pieces to be read ahead that wait for it. With more, the oldest are not.
 const AHEAD_MAX: usize = 8;
-/// Memory that nobody read from for so long goes back to the system.
+/// Memory that nothing was loaded into for so long, and up to twice as long, goes back to the system.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Pieces on their way.
