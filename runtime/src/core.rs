@@ -107,3 +107,20 @@ pub async fn yield_now() {
 pub async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     reactor::blocking(call).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "the words of a task")]
+    fn a_task_that_panics_is_heard_though_others_sleep() {
+        let _ = run_here(async {
+            spawn(crate::clock::sleep(Duration::from_secs(1000)));
+            crate::clock::sleep(Duration::from_millis(1)).await;
+            panic!("the words of a task");
+        });
+    }
+}

@@ -104,8 +104,7 @@ pub(super) fn run<T: 'static>(cpu: Option<usize>, main: impl Future<Output = T> 
         set.set(cpu)?;
         sched_setaffinity(Pid::from_raw(0), &set)?;
     }
-    let core = Rc::new(Core::new()?);
-    CORE.set(Some(core.clone()));
+    let Entered(core) = &Entered::enter(Core::new()?);
     let outcome = Rc::new(RefCell::new(None));
     let filling = outcome.clone();
     spawn(Share::Data, async move {
@@ -116,11 +115,27 @@ pub(super) fn run<T: 'static>(cpu: Option<usize>, main: impl Future<Output = T> 
     loop {
         core.run_tasks();
         if let Some(result) = outcome.borrow_mut().take() {
-            core.end();
-            CORE.set(None);
             return Ok(result);
         }
         core.turn()?;
+    }
+}
+
+/// A thread that is a core, until this is dropped: also when a task panics, whose words would be lost otherwise.
+struct Entered(Rc<Core>);
+
+impl Entered {
+    fn enter(core: Core) -> Entered {
+        let core = Rc::new(core);
+        CORE.set(Some(core.clone()));
+        Entered(core)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.end();
+        CORE.set(None);
     }
 }
 

@@ -114,7 +114,7 @@ impl Log {
     /// Gives the file system back what the log keeps for its next segment.
     pub async fn give_spare_back(&self) -> Result<(), StorageError> {
         let path = spare_path(&self.folders.commit_log);
-        remove_in_steps(path, CUT_BYTES).await
+        remove_in_steps(path).await
     }
 
     async fn dispose(&self, segment: Rc<Segment>, space: FreedSpace) -> Result<(), StorageError> {
@@ -136,7 +136,7 @@ impl Log {
                 false
             }
         };
-        if is_kept { Ok(()) } else { remove_in_steps(path, CUT_BYTES).await }
+        if is_kept { Ok(()) } else { remove_in_steps(path).await }
     }
 
     /// Notes where the offsets of all queues stand, in case all their messages go, and where the log is to begin.
@@ -172,14 +172,14 @@ fn keep_as(path: &Path, spare: &Path) -> Result<bool, StorageError> {
     sync_folder(folder).context("sync the folder", folder).map(|()| true)
 }
 
-/// Removes a file by so many bytes at a time. First it gets another name: neither a start may take what is left for a
+/// Removes a file by [`CUT_BYTES`] at a time. First it gets another name: neither a start may take what is left for a
 /// segment, nor preparation for the spare.
-pub(super) async fn remove_in_steps(path: PathBuf, by: u64) -> Result<(), StorageError> {
+async fn remove_in_steps(path: PathBuf) -> Result<(), StorageError> {
     let Some(aside) = runtime::blocking(move || disk::set_aside(&path)).await? else { return Ok(()) };
     let aside: Arc<Path> = aside.into();
     loop {
         let shorter = aside.clone();
-        if runtime::blocking(move || disk::shorten(&shorter, by)).await? == 0 {
+        if runtime::blocking(move || disk::shorten(&shorter, CUT_BYTES)).await? == 0 {
             return runtime::blocking(move || disk::remove(&aside)).await;
         }
         runtime::clock::sleep(CUT_PAUSE).await;

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 use base::LogOffset;
 
 use super::*;
-use crate::log::retire::remove_in_steps;
 use crate::log::segment::spare_path;
 use crate::log::{FreedSpace, Mark};
 
@@ -101,11 +100,8 @@ fn a_segment_that_is_half_gone_is_gone() {
         fill(&log, 0..250).await;
         crash(log).await;
         let first = segment_path(&folders, 0);
-        let aside = crate::disk::fresh_path(&first);
-        runtime::spawn(async move { remove_in_steps(first, 64 << 10).await.expect("removed") });
-        while std::fs::metadata(&aside).map_or(1 << 20, |found| found.len()) == 1 << 20 {
-            runtime::clock::sleep(Duration::from_millis(1)).await;
-        }
+        let aside = crate::disk::set_aside(&first).expect("renamed").expect("there");
+        crate::disk::shorten(&aside, 64 << 10).expect("shortened");
         let (log, report) = open(&folders, &small(FlushPolicy::Sync)).await;
         assert!(report.damages.is_empty() && report.resized.is_empty(), "{report:?}");
         assert_eq!(log.min_offset().0, 1 << 20);
