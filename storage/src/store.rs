@@ -511,7 +511,7 @@ mod tests {
         }
         fs::remove_file(&path).and_then(|()| fs::remove_file(&copy)).expect("removed");
         let error = Store::open(options(&root, None)).expect_err("no number of logs").to_string();
-        assert!(error.contains("logs are there: restore one"), "{error}");
+        assert!(error.contains("a log of a store is there") && error.contains("restore one"), "{error}");
     }
 
     #[test]
