@@ -133,6 +133,22 @@ impl SlabWriter {
         result
     }
 
+    /// Where the next `bytes` bytes will be, for the kernel to fill.
+    ///
+    /// # Panics
+    /// When there is not that much room.
+    pub(crate) fn next_bytes(&mut self, bytes: usize) -> *mut u8 {
+        assert!(bytes <= self.room(), "{bytes} bytes do not fit into the {} left of a slab", self.room());
+        // SAFETY: the place lies in the slab, or at its end.
+        unsafe { self.slab.start.as_ptr().add(self.filled) }
+    }
+
+    /// The kernel has filled the next `bytes` bytes.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.room(), "{bytes} bytes do not fit into the {} left of a slab", self.room());
+        self.filled += bytes;
+    }
+
     /// A part of what was filled.
     pub fn slice(&self, range: Range<usize>) -> SlabSlice {
         assert!(range.start <= range.end && range.end <= self.filled, "{range:?} is not within 0..{}", self.filled);

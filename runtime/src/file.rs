@@ -15,7 +15,7 @@ use crate::buffer::{BLOCK_BYTES, SlabWriter};
 
 /// Bytes written or read by one call where a whole range is worked through. Larger direct reads than a device's limit
 /// have been seen to hang.
-const PIECE_BYTES: usize = 256 << 10;
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// What [`DirectFile::zero`] writes.
 static ZEROS: Zeros = Zeros([0; PIECE_BYTES]);
@@ -81,16 +81,6 @@ impl DirectFile {
             let bytes = PIECE_BYTES.min((limit - at) as usize);
             self.file.write_all_at(&ZEROS.0[..bytes], at)?;
             at += bytes as u64;
-        }
-        Ok(())
-    }
-
-    /// Reads whole blocks past the page cache, into memory that is aligned to a block.
-    pub fn read_exact_at(&self, target: &mut [u8], start: u64) -> io::Result<()> {
-        let mut at = start;
-        for piece in target.chunks_mut(PIECE_BYTES) {
-            self.file.read_exact_at(piece, at)?;
-            at += piece.len() as u64;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The ring that writes logs: vectored direct writes out of shared memory, followed by a flush in one submission.
+//! The ring that writes and reads logs past the page cache: vectored writes out of shared memory, followed by a flush in one
+//! submission, and reads into slabs.
 //!
 //! On our own reactor this is the core's one ring. On glommio it is a second one, as glommio neither writes out of memory
 //! that others read nor links a flush to a write; its completions ring an eventfd which the executor watches.
@@ -18,7 +19,7 @@ use slab::Slab;
 
 use crate::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
 use crate::clock::Stamp;
-use crate::file::DirectFile;
+use crate::file::{DirectFile, PIECE_BYTES};
 use crate::flush::FlushKind;
 use crate::reactor::{self, EventWait, Outcome};
 
@@ -156,6 +157,45 @@ impl WriteRing {
         } else {
             self.submit(&[write], keep).await
         }
+    }
+
+    /// Reads whole blocks from `start` on behind what the slab has.
+    ///
+    /// Dropping the future does not stop the read.
+    pub async fn read(
+        &self,
+        file: &Arc<DirectFile>,
+        start: u64,
+        mut slab: SlabWriter,
+        bytes: usize,
+    ) -> io::Result<SlabWriter> {
+        assert!(
+            start.is_multiple_of(BLOCK_BYTES as u64) && bytes.is_multiple_of(BLOCK_BYTES),
+            "{start}, {bytes} bytes"
+        );
+        let target = slab.next_bytes(bytes);
+        let entries: Vec<squeue::Entry> = (0..bytes)
+            .step_by(PIECE_BYTES)
+            .map(|at| {
+                let piece_bytes = PIECE_BYTES.min(bytes - at) as u32;
+                opcode::Read::new(types::Fd(file.as_raw_fd()), target.wrapping_add(at), piece_bytes)
+                    .offset(start + at as u64)
+                    .build()
+            })
+            .collect();
+        // The kernel writes into the slab until all has ended, whether anybody waits for it or not.
+        let kept = Rc::new((Cell::new(Some(slab)), file.clone()));
+        let outcomes = self.submit(&entries, Box::new(kept.clone())).await?;
+        if let Some(failed) = outcomes.iter().find(|outcome| outcome.result < 0) {
+            return Err(io::Error::from_raw_os_error(-failed.result));
+        }
+        let read = outcomes.iter().map(|outcome| outcome.result as usize).sum::<usize>();
+        if read != bytes {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{read} of {bytes} bytes were read")));
+        }
+        let mut slab = kept.0.take().expect("it was kept for this");
+        slab.advance(bytes);
+        Ok(slab)
     }
 
     /// Makes all earlier completed writes of the file durable.
@@ -343,6 +383,26 @@ mod tests {
             assert!(bytes[BLOCK_BYTES..3 * BLOCK_BYTES].iter().all(|byte| *byte == 1));
             assert!(bytes[3 * BLOCK_BYTES..4 * BLOCK_BYTES + 5].iter().all(|byte| *byte == 2));
             assert!(bytes[4 * BLOCK_BYTES + 5..].iter().all(|byte| *byte == 0));
+        })
+        .expect("an executor");
+    }
+
+    #[test]
+    fn whole_blocks_are_read_in_pieces_and_a_short_file_is_told() {
+        let folder = TempFolder::new("ring");
+        let path = folder.path().join("data");
+        crate::run_here(async move {
+            let content: Vec<u8> = (0..2 * PIECE_BYTES + BLOCK_BYTES).map(|at| (at / 1000) as u8).collect();
+            std::fs::write(&path, &content).expect("a file");
+            let file = Arc::new(DirectFile::open(&path).expect("opened"));
+            let ring = WriteRing::start().expect("a ring");
+            let (from, bytes) = (BLOCK_BYTES, 2 * PIECE_BYTES);
+            let slab = || SlabWriter::allocate(bytes + BLOCK_BYTES).expect("memory");
+            let read = ring.read(&file, from as u64, slab(), bytes).await.expect("read").finish();
+            assert!(read[..] == content[from..]);
+            let error =
+                ring.read(&file, from as u64, slab(), bytes + BLOCK_BYTES).await.expect_err("a block is missing");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
         })
         .expect("an executor");
     }

@@ -1,4 +1,4 @@
-//! Reading pieces of segments into memory, off the core: those that a read wants, and the next ones of who reads on.
+//! Reading pieces of segments into memory: those that a read wants, and the next ones of who reads on.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -62,8 +62,8 @@ impl Log {
                 None if is_scattered => {
                     let start = block_start(at);
                     let extract = Extract { start, limit: stretch.limit.min(start + PIECE_BYTES) };
-                    self.read_in(&stretch.segment, extract, move || SlabWriter::allocate_small(extract.block_bytes()))
-                        .await?
+                    let slab = SlabWriter::allocate_small(extract.block_bytes());
+                    self.read_in(&stretch.segment, extract, slab).await?
                 }
                 None => self.load_piece(&stretch.segment, at, stretch.limit).await?,
             };
@@ -94,7 +94,11 @@ impl Log {
         let begun = Begun { log: self, start };
         let end = (start + PIECE_BYTES).min(segment.limit);
         let limit = end.min(block_start(self.marks.written())).max(end.min(wanted));
-        let slab = self.read_cache.borrow_mut().take_slab();
+        let free = self.read_cache.borrow_mut().take_free();
+        let slab = match free {
+            Some(slab) => Ok(slab),
+            None => runtime::blocking(|| SlabWriter::allocate_ready(PIECE_BYTES as usize)).await,
+        };
         let (piece, tier) = self.read_in(segment, Extract { start, limit }, slab).await?;
         if start >= self.min_offset().0 {
             self.read_cache.borrow_mut().insert(piece.clone());
@@ -108,25 +112,22 @@ impl Log {
         &self,
         segment: &Segment,
         extract: Extract,
-        slab: impl FnOnce() -> io::Result<SlabWriter> + Send + 'static,
+        slab: io::Result<SlabWriter>,
     ) -> Result<(Piece, ReadTier), StorageError> {
+        let mut slab = slab.context("get memory for", &segment.path)?;
         let _load = self.cold_share.begin(extract.bytes() as u64, self.marks.appended()).await;
         self.counts.borrow_mut().cold_loads += 1;
-        let (segment, page_cache) = (segment.clone(), self.options.page_cache);
-        let may_be_resident = self.options.tiers.resident;
-        runtime::blocking(move || {
-            let (from, bytes) = (extract.start - segment.start, extract.bytes());
-            let is_resident = may_be_resident && segment.read.is_resident(from, from + bytes as u64);
-            let mut slab = slab().context("get memory for", &segment.path)?;
-            let read = slab.write(extract.block_bytes(), |target| match is_resident || page_cache {
-                true => segment.read.read_exact_at(target, from),
-                false => segment.direct.read_exact_at(target, from),
-            });
-            read.map_err(|error| StorageError::io_at("read", &segment.path, from, error))?;
-            let piece = Piece { start: extract.start, bytes: slab.finish().slice(0..bytes) };
-            Ok((piece, if is_resident { ReadTier::Resident } else { ReadTier::Cold }))
-        })
-        .await
+        let (from, bytes) = (extract.start - segment.start, extract.block_bytes());
+        let is_resident = self.options.tiers.resident && segment.read.is_resident(from, from + bytes as u64);
+        let read = if is_resident || self.options.page_cache {
+            let file = segment.read.clone();
+            runtime::blocking(move || slab.write(bytes, |target| file.read_exact_at(target, from)).map(|()| slab)).await
+        } else {
+            self.ring.read(&segment.direct, from, slab, bytes).await
+        };
+        let slab = read.map_err(|error| StorageError::io_at("read", &segment.path, from, error))?;
+        let piece = Piece { start: extract.start, bytes: slab.finish().slice(0..extract.bytes()) };
+        Ok((piece, if is_resident { ReadTier::Resident } else { ReadTier::Cold }))
     }
 
     /// Who has read the first half of a piece will want the next one.

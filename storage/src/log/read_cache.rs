@@ -6,7 +6,6 @@
 //! the others of its topic. The pieces that came first go first.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 
 use runtime::buffer::{SlabSlice, SlabWriter};
 
@@ -66,10 +65,9 @@ impl ReadCache {
         self.pieces_max > 0
     }
 
-    /// Memory to read a piece into. Blocks when it is new, so it is for a helper to make it.
-    pub(super) fn take_slab(&mut self) -> impl FnOnce() -> io::Result<SlabWriter> + Send + use<> {
-        let free = self.free.pop();
-        move || free.map_or_else(|| SlabWriter::allocate_ready(PIECE_BYTES as usize), Ok)
+    /// Memory to read a piece into, if some is at hand.
+    pub(super) fn take_free(&mut self) -> Option<SlabWriter> {
+        self.free.pop()
     }
 
     /// Keeps a piece, in the place of one that begins at the same offset.
@@ -119,7 +117,8 @@ mod tests {
     use super::*;
 
     fn piece(cache: &mut ReadCache, start: u64, bytes: usize, fill: u8) -> Piece {
-        let mut slab = cache.take_slab()().expect("memory");
+        let slab = cache.take_free().map_or_else(|| SlabWriter::allocate(PIECE_BYTES as usize), Ok);
+        let mut slab = slab.expect("memory");
         slab.write(bytes, |target| target.fill(fill));
         Piece { start, bytes: slab.finish() }
     }

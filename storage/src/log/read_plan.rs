@@ -1,7 +1,7 @@
 //! Finding the bytes of a range: in the tail cache, or in a file.
 //!
 //! The newest bytes are slices of the memory they were written from. What left the tail cache is read into memory by
-//! [`super::load`], off the core, or is sent out of the page cache when it lies there in long parts. Records that an
+//! [`super::load`], or is sent out of the page cache when it lies there in long parts. Records that an
 //! earlier process wrote are verified on their way: a record that went bad on disk is passed over like one that is not
 //! there, and the records around it stay.
 

@@ -9,7 +9,7 @@ pub(super) enum ReadTier {
     ReadCache,
     /// In the page cache: sent from there by the kernel, or copied out of it by a helper thread.
     Resident,
-    /// Read from the disk, by a helper thread.
+    /// Read from the disk.
     Cold,
 }
 
