@@ -117,7 +117,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "the words of a task")]
     fn a_task_that_panics_is_heard_though_others_sleep() {
-        let _ = run_here(async {
+        let _ = reactor::run(Reactor::Ring, None, "main", async {
             spawn(crate::clock::sleep(Duration::from_secs(1000)));
             crate::clock::sleep(Duration::from_millis(1)).await;
             panic!("the words of a task");
