@@ -18,6 +18,7 @@ mod queue;
 mod recovery;
 mod scan;
 mod store;
+mod stretches;
 mod view;
 
 pub use build::LogBuilder;

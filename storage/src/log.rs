@@ -53,12 +53,12 @@ use crate::options::{FlushPolicy, LogFolders, LogOptions};
 use crate::queue::table::{DeletedTopics, QueueFloors};
 use crate::queue::{ActiveIndex, Extent, Extents, LoadedRun, QueueRef, QueueTable, RunBuilder};
 use crate::recovery::{LoadedExtent, Recovered, RecoveryReport, recover};
+use crate::stretches::Stretches;
 use cold_share::ColdShare;
 use dispatch::{Pending, VisibleCall};
 use load::Loading;
 use prepare::FullDisk;
 use read_cache::ReadCache;
-use read_plan::Verified;
 use segment::Segments;
 use stats::Counts;
 use tail_cache::TailCache;
@@ -112,7 +112,7 @@ pub struct Log {
     extent_start: Cell<u64>,
     /// The ends of extents that have all their records and are not stored yet.
     extents_full: RefCell<VecDeque<u64>>,
-    verified: RefCell<Verified>,
+    verified: RefCell<Stretches>,
     read_cache: RefCell<ReadCache>,
     loading: RefCell<Loading>,
     cold_share: ColdShare,

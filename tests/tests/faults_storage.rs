@@ -547,3 +547,48 @@ fn a17_a_flipped_bit_costs_one_message_and_no_offset() {
         assert_eq!(stored.expect("stored").queue_offset, MESSAGES, "{field}");
     }
 }
+
+/// Readers of several queues come to the hole from different sides.
+#[test]
+fn a17_a_zeroed_stretch_costs_the_messages_in_it() {
+    const NAME: &str = "a17_a_zeroed_stretch_costs_the_messages_in_it";
+    const QUEUES: u32 = 4;
+    const ROUNDS: u64 = 20;
+    const IN_ROUND: u64 = 40;
+    const BYTES: usize = 1000;
+    if is_given(NAME) {
+        return;
+    }
+    let dev = dev("a17-hole", 1);
+    let mut running = dev.start();
+    let topic = topic(&dev, "a17-hole", QUEUES);
+    let queues: Vec<Queue> = (0..QUEUES).map(|id| Queue::new(&topic, id)).collect();
+    let mut places = vec![Vec::new(); queues.len()];
+    for round in 0..ROUNDS {
+        for (queue, places) in queues.iter().zip(&mut places) {
+            places.extend(fill(&dev, queue, round * IN_ROUND..(round + 1) * IN_ROUND, BYTES));
+        }
+    }
+    stop(&mut running);
+    // From the middle of one record to the middle of another, both in the second file.
+    let [from, to] = [9, 14].map(|round: usize| places[2][round * IN_ROUND as usize + 7] + 300);
+    assert!(from >> 20 == 1 && to >> 20 == 1, "{from} to {to}");
+    let file = File::options().write(true).open(&files(&dev, "commitlog/")[1]).expect("opened");
+    file.write_all_at(&vec![0; (to - from) as usize], from & ((1 << 20) - 1)).expect("zeroed");
+    let running = dev.start();
+    for (queue, places) in queues.iter().zip(&places) {
+        let found = read_past_gaps(&dev, queue);
+        let is_whole = |place: &u64| place + 2 * BYTES as u64 <= from || *place >= to;
+        let whole = (0_u64..).zip(places).filter(|(_, place)| is_whole(place)).map(|(offset, _)| offset);
+        for offset in whole {
+            assert!(found.contains_key(&offset), "{queue:?}: {offset} is missing");
+        }
+        let torn = (0_u64..).zip(places).filter(|(_, place)| (from..to).contains(place)).map(|(offset, _)| offset);
+        for offset in torn {
+            assert!(!found.contains_key(&offset), "{queue:?}: {offset} comes out of a hole");
+        }
+        assert!(found.iter().all(|(offset, content)| *content == body(*offset, BYTES)), "{queue:?}");
+    }
+    let told = running.log().matches("records can't be read in").count();
+    assert_eq!(told, 1, "one hole is told once: {}", running.log());
+}

@@ -5,7 +5,6 @@
 //! earlier process wrote are verified on their way: a record that went bad on disk is passed over like one that is not
 //! there, and the records around it stay.
 
-use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
@@ -22,7 +21,7 @@ use super::segment::Segment;
 use crate::error::{IoContext, StorageError};
 use crate::queue::{LogRange, QueueRead, QueueRef, ReadLimits};
 use crate::recovery::Damage;
-use crate::scan::{ScanRange, ScanSegment, Scanned, scan};
+use crate::scan::{ScanRange, ScanSegment, Scanned, Seen, scan};
 
 /// Ranges of a read that lie closer together than this are one stretch …
 const GAP_BYTES_MAX: u64 = 256 << 10;
@@ -33,47 +32,10 @@ const SCATTERED_STRETCHES: usize = 4;
 /// What lies in the page cache is sent from there when its ranges are this long on average. Shorter ones are quicker out of
 /// memory, many in one call.
 const SENDFILE_BYTES_MIN: u64 = 64 << 10;
-/// Separate verified stretches remembered; beyond it all are forgotten and verified again.
+/// Stretches found good that are remembered; beyond it all are forgotten and verified again.
 const VERIFIED_MAX: usize = 100_000;
 /// Damages kept to be told. More are passed over alike.
 const DAMAGES_MAX: usize = 1000;
-
-/// Stretches of the log whose records were found good since it was opened.
-#[derive(Debug, Default)]
-pub(super) struct Verified {
-    by_start: BTreeMap<u64, u64>,
-}
-
-impl Verified {
-    fn contains(&self, start: u64, limit: u64) -> bool {
-        self.by_start.range(..=start).next_back().is_some_and(|(_, known)| limit <= *known)
-    }
-
-    fn add(&mut self, start: u64, limit: u64) {
-        if self.by_start.len() >= VERIFIED_MAX {
-            self.by_start.clear();
-        }
-        let (mut start, mut limit) = (start, limit);
-        if let Some((&before, &known)) = self.by_start.range(..=start).next_back()
-            && known >= start
-        {
-            start = before;
-            limit = limit.max(known);
-        }
-        while let Some((&next, &known)) = self.by_start.range(start..).next()
-            && next <= limit
-        {
-            limit = limit.max(known);
-            self.by_start.remove(&next);
-        }
-        self.by_start.insert(start, limit);
-    }
-
-    /// The log lost everything in front of an offset.
-    pub(super) fn forget_before(&mut self, offset: u64) {
-        self.by_start.retain(|_, limit| *limit > offset);
-    }
-}
 
 /// Part of a range that lies in a file, or of neighbouring ranges.
 pub(super) struct InFile {
@@ -88,7 +50,7 @@ pub(super) struct InFile {
 /// What a read needs is at hand.
 #[derive(Default)]
 struct AtHand {
-    slowest: Option<ReadTier>,
+    slowest: ReadTier,
     /// Of files, in memory. The rest is in the tail cache, or is sent out of the page cache.
     pieces: Vec<Piece>,
 }
@@ -120,8 +82,7 @@ impl Log {
             if let Some(at_hand) = at_hand
                 && !is_gone()
             {
-                let tier = at_hand.slowest.unwrap_or(ReadTier::TailCache);
-                self.counts.borrow_mut().read.of(tier).messages += u64::from(found.messages);
+                self.counts.borrow_mut().read.of(at_hand.slowest).messages += u64::from(found.messages);
                 let mut parts = Vec::with_capacity(found.ranges.len());
                 for range in &found.ranges {
                     self.push_parts(*range, &at_hand.pieces, &mut parts)?;
@@ -194,7 +155,7 @@ impl Log {
                 self.load(stretch, is_scattered, &mut at_hand.pieces).await?
             };
             self.counts.borrow_mut().read.of(tier).bytes += stretch.wanted_bytes;
-            at_hand.slowest = at_hand.slowest.max(Some(tier));
+            at_hand.slowest = at_hand.slowest.max(tier);
             let is_sound = |range: &LogRange| self.is_sound(*range, &at_hand.pieces);
             if !known && !ranges[stretch.ranges.clone()].iter().all(is_sound) {
                 let damages = self.look_for_damage(stretch).await?;
@@ -229,7 +190,7 @@ impl Log {
     /// Whether this process wrote a stretch, or has scanned it.
     fn is_known(&self, stretch: &InFile) -> bool {
         let ours = stretch.limit.min(self.opened_end);
-        stretch.start >= ours || self.verified.borrow().contains(stretch.start, ours)
+        stretch.start >= ours || self.verified.borrow().cover(stretch.start, ours)
     }
 
     /// Whether a stretch need not pass through our memory: the kernel has it, in long parts.
@@ -276,15 +237,23 @@ impl Log {
     async fn look_for_damage(&self, stretch: &InFile) -> Result<Vec<Damage>, StorageError> {
         let segment = ScanSegment::from(&*stretch.segment);
         let (log, start) = (self.id, stretch.start);
-        let limit = stretch.limit.min(self.opened_end);
+        let (wanted, limit) = (stretch.limit, stretch.segment.limit.min(self.opened_end));
         let scanned = runtime::blocking(move || {
             let range = ScanRange { start, limit, durable: limit };
-            scan(log, std::slice::from_ref(&segment), range, |_| Ok(ControlFlow::Continue(())))
+            // A hole is looked at to its end, so that it is one for all who come to it.
+            scan(log, std::slice::from_ref(&segment), range, |seen| match seen {
+                Seen::Record(_, at) if at.0 >= wanted => Ok(ControlFlow::Break(())),
+                _ => Ok(ControlFlow::Continue(())),
+            })
         });
         let Scanned { end, damages, .. } = scanned.await?;
         if end > start {
+            let mut verified = self.verified.borrow_mut();
+            if verified.count() >= VERIFIED_MAX {
+                verified.clear();
+            }
             // Bad records among them are known by their offsets.
-            self.verified.borrow_mut().add(start, end);
+            verified.add(start, end);
         }
         Ok(damages)
     }
@@ -293,7 +262,9 @@ impl Log {
         let mut counts = self.counts.borrow_mut();
         for damage in damages {
             assert!(damage.start < damage.limit, "an empty damage at {}", damage.start);
-            self.extents.add_bad(damage.start.0, damage.limit.0);
+            if !self.extents.add_bad(damage.start.0, damage.limit.0) {
+                continue;
+            }
             if counts.damages.len() < DAMAGES_MAX {
                 if let Some(damaged) = &self.options.damaged {
                     damaged(self.id, &damage);
@@ -333,25 +304,4 @@ impl Log {
 fn piece_at(pieces: &[Piece], offset: u64) -> Option<&Piece> {
     let behind = pieces.partition_point(|piece| piece.start <= offset);
     pieces[..behind].last().filter(|piece| offset < piece.limit())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verified_stretches_grow_together() {
-        let mut verified = Verified::default();
-        for (start, limit) in [(10, 20), (30, 40), (20, 30), (50, 60), (5, 8), (7, 55)] {
-            verified.add(start, limit);
-            assert!(verified.contains(start, limit));
-        }
-        assert_eq!(verified.by_start.into_iter().collect::<Vec<_>>(), [(5, 60)]);
-        let mut verified = Verified::default();
-        verified.add(10, 20);
-        for (start, limit, known) in [(10, 20, true), (12, 13, true), (9, 12, false), (15, 21, false), (20, 21, false)]
-        {
-            assert_eq!(verified.contains(start, limit), known, "{start}..{limit}");
-        }
-    }
 }

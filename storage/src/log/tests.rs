@@ -102,10 +102,15 @@ fn bytes_of(parts: &[Part]) -> Vec<u8> {
 
 /// All messages of a queue as queue offset and body, read from its min to its max.
 async fn read_all(log: &Log, queue: &QueueRef) -> Vec<(u64, Vec<u8>)> {
+    read_by(log, queue, ALL).await
+}
+
+/// All messages of a queue, by reads of so much.
+async fn read_by(log: &Log, queue: &QueueRef, limits: ReadLimits) -> Vec<(u64, Vec<u8>)> {
     let mut messages = Vec::new();
     let mut at = queue.min();
     loop {
-        let (read, parts) = log.pull(queue, at, ALL, |_| true).await.expect("readable");
+        let (read, parts) = log.pull(queue, at, limits, |_| true).await.expect("readable");
         match read {
             QueueRead::Found(found) => {
                 let bytes = bytes_of(&parts);

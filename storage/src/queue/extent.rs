@@ -4,7 +4,7 @@
 //! waits for that.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use runtime::sync::Notify;
 use super::entry::{Entry, KeyEntry};
 use super::extent_file::ExtentFile;
 use crate::error::StorageError;
+use crate::stretches::Stretches;
 
 /// Chunks of entries kept for readers of old messages: 256 × 32 KiB.
 const CHUNKS_CACHED_MAX: usize = 256;
@@ -84,8 +85,8 @@ pub(crate) struct Extents {
     /// The most recently used at the back.
     chunks: RefCell<VecDeque<(ChunkKey, Arc<Vec<Entry>>)>>,
     damaged: RefCell<Vec<Rc<Extent>>>,
-    /// Stretches of the log whose records turned out to be bad: start and limit.
-    bad: RefCell<BTreeMap<u64, u64>>,
+    /// Of the log, whose records turned out to be bad.
+    bad: RefCell<Stretches>,
     pub(crate) damage_found: Notify,
 }
 
@@ -126,21 +127,23 @@ impl Extents {
         list.drain(..count).collect()
     }
 
-    /// Messages whose records start in this stretch of the log are passed over from now on.
-    pub(crate) fn add_bad(&self, start: u64, limit: u64) {
+    /// Messages whose records start in this stretch of the log are passed over from now on. False: all of them were before.
+    pub(crate) fn add_bad(&self, start: u64, limit: u64) -> bool {
         let mut bad = self.bad.borrow_mut();
-        let known = bad.entry(start).or_insert(limit);
-        *known = limit.max(*known);
+        let is_new = !bad.cover(start, limit);
+        if is_new {
+            bad.add(start, limit);
+        }
+        is_new
     }
 
     pub(crate) fn is_bad(&self, offset: u64) -> bool {
-        let bad = self.bad.borrow();
-        !bad.is_empty() && bad.range(..=offset).next_back().is_some_and(|(_, limit)| offset < *limit)
+        self.bad.borrow().cover(offset, offset + 1)
     }
 
     /// The log lost everything in front of an offset.
     pub(crate) fn forget_bad_before(&self, offset: u64) {
-        self.bad.borrow_mut().retain(|_, limit| *limit > offset);
+        self.bad.borrow_mut().forget_before(offset);
     }
 
     pub(crate) fn take_damaged(&self) -> Vec<Rc<Extent>> {

@@ -165,6 +165,35 @@ fn a_flipped_bit_costs_one_message() {
     }
 }
 
+/// Readers of many queues come to one hole from many sides: it costs the messages in it, and is told once.
+#[test]
+fn a_hole_is_one_for_the_readers_of_all_queues() {
+    let folder = TempFolder::new("damage");
+    let folders = folders(&folder);
+    runtime::run_here(async move {
+        let options = small(FlushPolicy::Sync);
+        let tickets = fill(&folders, &options, 1500).await;
+        let [start, limit] = [200, 600].map(|number: usize| tickets[number].physical_offset.offset().0 + 50);
+        overwrite(&folders, start, &vec![0; (limit - start) as usize]);
+        let (log, _) = open(&folders, &options).await;
+        for queue_id in [3, 0, 4, 1, 2] {
+            let queue = log.queue("U", QueueId(queue_id));
+            let messages = read_by(&log, &queue, ReadLimits { messages_max: 7, ..ALL }).await;
+            let whole = |number: &u64| number % 5 == u64::from(queue_id) && !(200..600).contains(number);
+            let expected: Vec<_> =
+                (0..1500).filter(whole).map(|number| (number / 5, vec![number as u8; 900])).collect();
+            assert!(messages == expected, "queue {queue_id}: {} for {}", messages.len(), expected.len());
+        }
+        let whole = numbered(0..1500).into_iter().filter(|(number, _)| !(200..=600).contains(number));
+        assert!(bodies(&log, "T", 0).await == whole.collect::<Vec<_>>());
+        let damages = log.stats().damages;
+        let [damage] = &damages[..] else { panic!("{damages:?}") };
+        assert!(damage.start.0 < start && limit < damage.limit.0, "{damage:?}");
+        log.stop().await.expect("stopped");
+    })
+    .expect("an executor");
+}
+
 #[test]
 fn a_missing_segment_costs_its_messages_only() {
     let folder = TempFolder::new("damage");
