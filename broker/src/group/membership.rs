@@ -74,7 +74,7 @@ pub(crate) async fn register_producer(core: &Rc<Core>, heartbeat: ProducerHeartb
     .await;
 }
 
-/// A client with producers may wait for replies on its connection. Told once for each connection.
+/// A client with producers may wait for replies on its connection. Told once while the connection has producers.
 pub(crate) async fn register_reply_client(core: &Rc<Core>, client_id: &Text, connection: ConnectionId) {
     if !core.sessions.note_reply_client(connection, client_id) {
         return;
@@ -93,8 +93,11 @@ pub(crate) async fn unregister_consumer(core: &Rc<Core>, group: Text, client_id:
     .await;
 }
 
-/// A producer says goodbye to its group.
+/// A producer says goodbye to its group. Runs on the connection's core.
 pub(crate) async fn unregister_producer(core: &Rc<Core>, group: Text, client_id: Text, connection: ConnectionId) {
+    for client in core.sessions.forget_producer(connection, &group) {
+        unregister_reply_client(core, client, connection).await;
+    }
     let owner = core.placement.core_of_group(&group);
     core.on(owner, move |core| async move {
         if let Some(producers) = core.groups.producers.borrow_mut().get_mut(&group) {
@@ -104,16 +107,17 @@ pub(crate) async fn unregister_producer(core: &Rc<Core>, group: Text, client_id:
     .await;
 }
 
+async fn unregister_reply_client(core: &Rc<Core>, client_id: Text, connection: ConnectionId) {
+    let owner = core.placement.core_of_client(&client_id);
+    core.on(owner, move |core| async move { core.reply_clients.unregister(&client_id, connection) }).await;
+}
+
 /// A connection of this core is gone: its groups' owners hear of it.
 pub(crate) fn connection_closed(core: &Rc<Core>, connection: ConnectionId) {
     let Some(session) = core.sessions.close(connection) else { return };
-    if let Some(client_id) = session.reply_client {
+    for client in session.reply_clients {
         let core = core.clone();
-        runtime::spawn(async move {
-            let owner = core.placement.core_of_client(&client_id);
-            core.on(owner, move |core| async move { core.reply_clients.connection_closed(&client_id, connection) })
-                .await;
-        });
+        runtime::spawn(async move { unregister_reply_client(&core, client, connection).await });
     }
     for group in session.consumer_groups {
         let core = core.clone();

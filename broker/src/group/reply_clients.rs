@@ -10,23 +10,31 @@ use transport::ConnectionId;
 
 #[derive(Default)]
 pub(crate) struct ReplyClients {
-    connections: RefCell<HashMap<Text, ConnectionId>>,
+    /// Of one id there are several while a client connects anew, and where ids are not unique. The newest is last.
+    connections: RefCell<HashMap<Text, Vec<ConnectionId>>>,
 }
 
 impl ReplyClients {
-    /// A client is on this connection; one of the same id on another is not found any more.
     pub(super) fn register(&self, client_id: Text, connection: ConnectionId) {
-        self.connections.borrow_mut().insert(client_id, connection);
+        let mut clients = self.connections.borrow_mut();
+        let connections = clients.entry(client_id).or_default();
+        connections.retain(|known| *known != connection);
+        connections.push(connection);
     }
 
-    pub(super) fn connection_closed(&self, client_id: &str, connection: ConnectionId) {
-        let mut connections = self.connections.borrow_mut();
-        if connections.get(client_id) == Some(&connection) {
-            connections.remove(client_id);
+    /// The client does not wait on this connection any more.
+    pub(super) fn unregister(&self, client_id: &str, connection: ConnectionId) {
+        let mut clients = self.connections.borrow_mut();
+        let Some(connections) = clients.get_mut(client_id) else { return };
+        connections.retain(|known| *known != connection);
+        if connections.is_empty() {
+            clients.remove(client_id);
         }
     }
 
-    pub(crate) fn connection_of(&self, client_id: &str) -> Option<ConnectionId> {
-        self.connections.borrow().get(client_id).copied()
+    /// The newest first.
+    pub(crate) fn connections_of(&self, client_id: &str) -> Vec<ConnectionId> {
+        let clients = self.connections.borrow();
+        clients.get(client_id).into_iter().flatten().rev().copied().collect()
     }
 }

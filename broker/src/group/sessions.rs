@@ -11,8 +11,8 @@ use transport::ConnectionId;
 pub(crate) struct Session {
     pub(crate) consumer_groups: BTreeSet<Text>,
     pub(crate) producer_groups: BTreeSet<Text>,
-    /// The id under which it waits for replies, if it sends any requests.
-    pub(crate) reply_client: Option<Text>,
+    /// The ids under which it waits for replies; one, unless it speaks for several clients.
+    pub(crate) reply_clients: BTreeSet<Text>,
 }
 
 #[derive(Default)]
@@ -38,11 +38,15 @@ impl Sessions {
     pub(super) fn note_reply_client(&self, connection: ConnectionId, client_id: &Text) -> bool {
         let mut sessions = self.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&connection) else { return false };
-        let is_new = session.reply_client.as_ref() != Some(client_id);
-        if is_new {
-            session.reply_client = Some(client_id.detached());
-        }
-        is_new
+        !session.reply_clients.contains(client_id) && session.reply_clients.insert(client_id.detached())
+    }
+
+    /// A producer group of a connection is gone. Returns the ids that wait for replies no more: all, with the last group.
+    pub(super) fn forget_producer(&self, connection: ConnectionId, group: &Text) -> BTreeSet<Text> {
+        let mut sessions = self.sessions.borrow_mut();
+        let Some(session) = sessions.get_mut(&connection) else { return BTreeSet::new() };
+        session.producer_groups.remove(group);
+        if session.producer_groups.is_empty() { std::mem::take(&mut session.reply_clients) } else { BTreeSet::new() }
     }
 
     /// Whether the connection is known and was not closed since.

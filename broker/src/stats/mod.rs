@@ -59,6 +59,7 @@ pub(crate) struct Stats {
     pulls_missed: Cell<u64>,
     sends_refused: Cell<u64>,
     messages_skipped: Cell<u64>,
+    replies_not_passed_on: Cell<u64>,
     send_time: RefCell<Latency>,
     pull_time_longest: Cell<Duration>,
     rates: RefCell<Rates>,
@@ -76,6 +77,7 @@ impl Default for Stats {
             pulls_missed: Cell::new(0),
             sends_refused: Cell::new(0),
             messages_skipped: Cell::new(0),
+            replies_not_passed_on: Cell::new(0),
             send_time: RefCell::default(),
             pull_time_longest: Cell::default(),
             rates: RefCell::default(),
@@ -116,6 +118,10 @@ impl Stats {
     /// A reader asked for messages that are gone, and goes on behind them.
     pub(crate) fn skipped(&self, from: QueueOffset, to: QueueOffset) {
         self.messages_skipped.set(self.messages_skipped.get() + to.0.saturating_sub(from.0));
+    }
+
+    pub(crate) fn reply_not_passed_on(&self) {
+        self.replies_not_passed_on.set(self.replies_not_passed_on.get() + 1);
     }
 
     /// A group was given messages of a topic by one request.

@@ -20,6 +20,8 @@ pub(crate) struct StatsView {
     pub(crate) sends_refused: u64,
     /// Messages that were gone when a reader asked for them.
     pub(crate) messages_skipped: u64,
+    /// Replies that the clients which wait for them did not take.
+    pub(crate) replies_not_passed_on: u64,
     pub(crate) got_messages: u64,
     /// Messages stored and taken when yesterday and today began.
     pub(crate) put_yesterday_morning: u64,
@@ -40,6 +42,7 @@ impl StatsView {
         self.put_bytes += other.put_bytes;
         self.sends_refused += other.sends_refused;
         self.messages_skipped += other.messages_skipped;
+        self.replies_not_passed_on += other.replies_not_passed_on;
         self.got_messages += other.got_messages;
         self.put_yesterday_morning += other.put_yesterday_morning;
         self.put_today_morning += other.put_today_morning;
@@ -164,6 +167,7 @@ impl Stats {
             put_bytes: put.bytes,
             sends_refused: self.sends_refused.get(),
             messages_skipped: self.messages_skipped.get(),
+            replies_not_passed_on: self.replies_not_passed_on.get(),
             got_messages: got.messages,
             put_yesterday_morning: days.put_yesterday,
             put_today_morning: days.put_today,

@@ -109,6 +109,7 @@ fn counts(table: &mut Table, counted: &StatsView) {
     table.put("putMessageTimesTotal", counted.put_messages);
     table.put("putMessageFailedTimes", counted.sends_refused);
     table.put("skippedMessagesTotal", counted.messages_skipped);
+    table.put("repliesNotPassedOn", counted.replies_not_passed_on);
     table.put("putMessageSizeTotal", counted.put_bytes);
     table.put("putMessageAverageSize", format!("{:.2}", counted.put_bytes_average()));
     table.put("putMessageEntireTimeMax", counted.send_time_longest().as_millis());

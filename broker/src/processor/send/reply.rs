@@ -13,6 +13,7 @@ use remoting::properties::{self, Builder, MSG_REGION, PUSH_REPLY_TIME, REPLY_TO_
 use remoting::text::Text;
 use runtime::clock;
 use runtime::sync::once;
+use transport::CallError;
 
 use super::{admit, answer, store_one};
 use crate::call::{Outcome, Request};
@@ -58,6 +59,7 @@ pub(crate) async fn send_reply(core: Rc<Core>, request: Request) -> Outcome {
     let code = match pushed.receive().await.expect("a push tells its end") {
         Ok(()) => ResponseCode::SUCCESS,
         Err(why) => {
+            core.stats.reply_not_passed_on();
             remark = Some(Text::from(why));
             ResponseCode::SYSTEM_ERROR
         }
@@ -71,9 +73,7 @@ async fn push(core: &Rc<Core>, header: &SendMessage, queue: QueueId, request: &R
         .ok_or_else(|| format!("the reply has no property {REPLY_TO_CLIENT}: copy it from the request"))?;
     let client = Text::from(client);
     let (owner, id) = (core.placement.core_of_client(&client), client.clone());
-    let connection = core.on(owner, move |core| async move { core.reply_clients.connection_of(&id) }).await;
-    let connection = connection
-        .ok_or_else(|| format!("client {client}, which waits for the reply, is not connected to this broker"))?;
+    let connections = core.on(owner, move |core| async move { core.reply_clients.connections_of(&id) }).await;
     let now = clock::now_ms().0 as i64;
     let fields = PushReplyMessage {
         producer_group: header.producer_group.clone(),
@@ -94,15 +94,19 @@ async fn push(core: &Rc<Core>, header: &SendMessage, queue: QueueId, request: &R
     .to_fields();
     let reply = Command::request(RequestCode::PUSH_REPLY_MESSAGE_TO_CLIENT, fields);
     let reply = reply.with_body(request.command.body.clone());
-    match core.call_client(connection, reply, PUSH_TIME_MAX).await {
-        Ok(answer) if answer.code == ResponseCode::SUCCESS.0 => Ok(()),
-        Ok(answer) => {
-            let told = answer.remark.unwrap_or_default();
-            Err(format!("client {client} did not take the reply: it answered {} {told}", answer.code))
-        }
-        Err(Some(error)) => Err(format!("client {client} did not take the reply: {error}")),
-        Err(None) => Err(format!("client {client}, which waited for the reply, just left")),
+    for connection in connections {
+        return match core.call_client(connection, reply.clone(), PUSH_TIME_MAX).await {
+            Ok(answer) if answer.code == ResponseCode::SUCCESS.0 => Ok(()),
+            Ok(answer) => {
+                let told = answer.remark.unwrap_or_default();
+                Err(format!("client {client} did not take the reply: it answered {} {told}", answer.code))
+            }
+            // It just went; its client may have another.
+            Err(None | Some(CallError::Closed { .. })) => continue,
+            Err(Some(error)) => Err(format!("client {client} did not take the reply: {error}")),
+        };
     }
+    Err(format!("client {client}, which waits for the reply, is not connected to this broker"))
 }
 
 /// What goes out are the properties that came, with what the broker tells whoever gets a message.
