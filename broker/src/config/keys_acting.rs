@@ -140,7 +140,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("flushKind", Kind::Choice(&["probe", "fdatasync", "dsync"]), "probe", Restart,
         "how SYNC_FLUSH makes a write durable; probe takes what was quicker on the disk when the store was made"),
     Key::acting("coldReadBytesPerSecond", BYTES, "268435456", Restart,
-        "what readers of old messages may load from the disk while messages are stored, all logs together; 0 is no limit"),
+        "what readers of old messages may load from the disk while messages are stored, all logs together, and at least 1 MiB a log; 0 is no limit"),
     Key::acting("readCacheBytes", BYTES, "67108864", Restart,
         "memory for what was read from the disk lately, all logs together; taken when it is needed"),
     Key::acting("readsThroughPageCache", Kind::Flag, "false", Restart,
@@ -154,7 +154,7 @@ pub(super) const KEYS: &[Key] = &[
     // Experiments: what is a tier of reads worth?
     Key::acting("experimentReadTailCache", Kind::Flag, "true", Restart, "experiment: false reads also the newest messages from their files"),
     Key::acting("experimentReadResident", Kind::Flag, "true", Restart, "experiment: false reads from the disk also what is in the page cache"),
-    Key::acting("experimentReadCold", Kind::Flag, "true", Restart, "experiment: false lets the cores wait for the disk, without helper threads"),
+    Key::acting("experimentReadCold", Kind::Flag, "true", Restart, "experiment: false lets the cores wait for the disk as they send"),
 
     // What an update must not touch, whatever is listed in it.
     Key::acting("configBlackList", Kind::Text, "configBlackList;brokerConfigPath", Restart, "keys that no update may change, separated by ;").refused(),

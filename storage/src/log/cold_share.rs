@@ -6,8 +6,14 @@ use std::time::{Duration, Instant};
 
 use runtime::sync::Notify;
 
-/// Loads at once. More wait their turn: the helper threads and the device's queue are there for others too.
+use super::read_cache::PIECE_BYTES;
+
+/// Loads at once. More wait their turn: the device's queue is there for others too.
 const LOADS_MAX: usize = 2;
+/// A log's readers are given so much in a second, however little is allowed: one piece, or they would stand still.
+const BYTES_PER_SECOND_MIN: u64 = PIECE_BYTES;
+/// Who waits looks so often whether the log is still written to.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// A log that got records since the last look counts as written to for so long.
 const WRITTEN_TO_FOR: Duration = Duration::from_secs(1);
 
@@ -32,7 +38,7 @@ impl ColdShare {
     pub(super) fn new(bytes_per_second: Option<u64>, appended: u64) -> ColdShare {
         let now = runtime::clock::instant();
         ColdShare {
-            bytes_per_second,
+            bytes_per_second: bytes_per_second.map(|bytes| bytes.max(BYTES_PER_SECOND_MIN)),
             loading: Cell::new(0),
             ended: Notify::new(),
             used_until: Cell::new(now),
@@ -41,32 +47,37 @@ impl ColdShare {
         }
     }
 
-    /// Waits until so many bytes may be loaded. `appended` is the end of the log.
-    pub(super) async fn begin(&self, bytes: u64, appended: u64) -> Load<'_> {
+    /// Waits until so many bytes may be loaded. `appended` gives the end of the log.
+    pub(super) async fn begin(&self, bytes: u64, appended: impl Fn() -> u64) -> Load<'_> {
         while self.loading.get() >= LOADS_MAX {
             self.ended.notified().await;
         }
         self.loading.set(self.loading.get() + 1);
         let load = Load { share: self };
-        let pause = self.pause(bytes, appended, runtime::clock::instant());
-        if !pause.is_zero() {
-            runtime::clock::sleep(pause).await;
+        while let Some(pause) = self.pause(appended(), runtime::clock::instant()) {
+            runtime::clock::sleep(pause.min(LOOK_AGAIN)).await;
         }
+        self.use_up(bytes, runtime::clock::instant());
         load
     }
 
-    /// How long a load has to wait, and notes that it comes.
-    fn pause(&self, bytes: u64, appended: u64, now: Instant) -> Duration {
+    /// How long the next load has to wait, as the log is now.
+    fn pause(&self, appended: u64, now: Instant) -> Option<Duration> {
         if self.appended.replace(appended) != appended {
             self.written_to_until.set(now + WRITTEN_TO_FOR);
         }
-        let Some(bytes_per_second) = self.bytes_per_second.filter(|_| now < self.written_to_until.get()) else {
-            return Duration::ZERO;
-        };
-        let begin = self.used_until.get().max(now);
-        let takes = Duration::from_secs_f64(bytes as f64 / bytes_per_second.max(1) as f64);
-        self.used_until.set(begin + takes);
-        begin - now
+        let pause = self.used_until.get().saturating_duration_since(now);
+        (self.is_paced(now) && !pause.is_zero()).then_some(pause)
+    }
+
+    fn use_up(&self, bytes: u64, now: Instant) {
+        let Some(bytes_per_second) = self.bytes_per_second.filter(|_| self.is_paced(now)) else { return };
+        let takes = Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64);
+        self.used_until.set(self.used_until.get().max(now) + takes);
+    }
+
+    fn is_paced(&self, now: Instant) -> bool {
+        self.bytes_per_second.is_some() && now < self.written_to_until.get()
     }
 }
 
@@ -83,28 +94,45 @@ mod tests {
 
     #[test]
     fn loads_are_spread_over_time_while_the_log_is_written_to() {
-        let share = ColdShare::new(Some(1000), 5);
+        let share = ColdShare::new(Some(2 * PIECE_BYTES), 5);
         let began = runtime::clock::instant();
         let at = |ms: u64| began + Duration::from_millis(ms);
-        // Bytes, the end of the log, when, and the pause that is expected.
-        for (bytes, appended, when, pause_ms) in [
-            (500, 5, 0, 0),
-            (500, 6, 0, 0),
-            (500, 6, 100, 400),
-            (500, 7, 200, 800),
-            (500, 7, 1_199, 301),
-            // Nothing was appended for a second: the device is theirs.
-            (500, 7, 1_201, 0),
-            (500, 7, 9_000, 0),
-            (500, 8, 9_001, 0),
-            (500, 9, 9_001, 500),
+        // The end of the log, when, and the pause that is expected. A load comes where there is none.
+        for (appended, when, pause_ms) in [
+            (5, 0, 0),
+            (6, 0, 0),
+            (6, 100, 400),
+            (6, 500, 0),
+            (7, 600, 400),
+            (7, 999, 1),
+            (7, 1_000, 0),
+            (8, 1_001, 499),
+            (8, 1_400, 100),
+            (9, 1_500, 0),
+            (9, 1_600, 400),
         ] {
-            let pause = share.pause(bytes, appended, at(when));
-            assert_eq!(pause.as_millis(), pause_ms, "{bytes} bytes at {when}, log {appended}");
+            let pause = share.pause(appended, at(when)).unwrap_or_default();
+            assert_eq!(pause.as_millis(), pause_ms, "at {when}, log {appended}");
+            if pause.is_zero() {
+                share.use_up(PIECE_BYTES, at(when));
+            }
         }
-        let unlimited = ColdShare::new(None, 0);
+        // Nothing is appended for a second: the device is theirs, though much was used up.
+        share.use_up(100 * PIECE_BYTES, at(1_600));
+        assert!(share.pause(9, at(2_499)).is_some());
+        assert_eq!(share.pause(9, at(2_501)), None);
+    }
+
+    #[test]
+    fn nobody_stands_still() {
+        let (unlimited, tiny) = (ColdShare::new(None, 0), ColdShare::new(Some(1), 0));
+        let began = runtime::clock::instant();
         for appended in 1..100 {
-            assert!(unlimited.pause(u64::MAX, appended, began).is_zero());
+            assert_eq!(unlimited.pause(appended, began), None);
+            unlimited.use_up(u64::MAX, began);
         }
+        assert_eq!(tiny.pause(1, began), None);
+        tiny.use_up(PIECE_BYTES, began);
+        assert_eq!(tiny.pause(2, began), Some(Duration::from_secs(1)));
     }
 }

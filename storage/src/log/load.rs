@@ -115,7 +115,7 @@ impl Log {
         slab: io::Result<SlabWriter>,
     ) -> Result<(Piece, ReadTier), StorageError> {
         let mut slab = slab.context("get memory for", &segment.path)?;
-        let _load = self.cold_share.begin(extract.bytes() as u64, self.marks.appended()).await;
+        let _load = self.cold_share.begin(extract.bytes() as u64, || self.marks.appended()).await;
         self.counts.borrow_mut().cold_loads += 1;
         let (from, bytes) = (extract.start - segment.start, extract.block_bytes());
         let is_resident = self.options.tiers.resident && segment.read.is_resident(from, from + bytes as u64);
