@@ -222,6 +222,8 @@ impl Connection {
             self.calls.borrow_mut().clear();
             self.to_send.notify();
             self.progress.notify();
+            // It may wait for the requests of others.
+            self.budget.room.notify();
         }
     }
 

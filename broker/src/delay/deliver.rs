@@ -98,7 +98,6 @@ impl Schedule {
             let group = self.read(&due).await?;
             self.put_into_light_queues(core, &group, light).await?;
             self.append(core, &group, light)?;
-            light.retain(|key, _| self.window.borrow().contains(*key));
             runtime::yield_now().await;
         }
     }
@@ -129,8 +128,12 @@ impl Schedule {
         group: &[Source],
         light: &mut InLightQueues,
     ) -> Result<(), Trouble> {
-        for source in group {
-            if light.contains_key(&source.key) || !source.tells_light_queues(core) {
+        // What was delivered or recalled since is no more in them.
+        light.retain(|key, _| self.window.borrow().contains(*key));
+        let is_on = core.config().light_queues.dispatch;
+        for source in group.iter().filter(|_| is_on) {
+            let waits = self.window.borrow().contains(source.key) && !light.contains_key(&source.key);
+            if !waits || !source.tells_light_queues(core) {
                 continue;
             }
             let Some(delivery) = self.delivery(core, source, self.clock.now()) else { continue };
