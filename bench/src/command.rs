@@ -17,7 +17,7 @@ use crate::phase::Phase;
 use crate::phase::course::Measured;
 use crate::plan::Plan;
 use crate::report::Outcome;
-use crate::run::{Active, Pictures, Run, write_page, write_pictures};
+use crate::run::{Pictures, Run, begin_both, finish_both, turns, write_page, write_pictures};
 use crate::{brief, folder, peer, phase, ready, single, summary};
 
 /// Runs what is asked for and prints tables and lines of JSON.
@@ -171,7 +171,7 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<([PathBuf; 2]
     let runs = [&targets[0], &targets[1]].map(|target| plan_run(&plan, args.rounds, target, &args.desk));
     runs[0].check()?;
     let identities = [Identity::of(brokers[0])?, Identity::of(brokers[1])?];
-    let [mut first, mut second] = begin_both(&runs, &folders, &identities, &stop)?;
+    let mut active = begin_both(&runs, &folders, &identities, &stop)?;
     eprintln!("{}: {} round(s) of each, results in {}", plan.name, args.rounds, out.display());
     eprint!("{}", brief::HEADER);
     let shown = |name: &'static str| {
@@ -181,71 +181,15 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<([PathBuf; 2]
         }
     };
     let came: Result<(), BenchError> = (1..=args.rounds).try_for_each(|round| {
-        // Who comes first changes each round.
-        if round % 2 == 1 {
-            first.round(round, &shown("A"))?;
-            second.round(round, &shown("B"))
-        } else {
-            second.round(round, &shown("B"))?;
-            first.round(round, &shown("A"))
-        }
+        turns(round, [0, 1]).into_iter().try_for_each(|side| active[side].round(round, &shown(["A", "B"][side])))
     });
-    let cause = came.as_ref().err();
-    match (first.finish(cause), second.finish(cause)) {
-        (Some(first), Some(second)) => Ok((folders, first.max(second))),
+    match finish_both(active, came.as_ref().err()) {
+        [Some(first), Some(second)] => Ok((folders, first.max(second))),
         _ => Err(came.err().unwrap_or(BenchError::Stopped)),
-    }
-}
-
-/// Makes both folders. When the second run cannot begin, the first has failed with it, and its folder says so.
-fn begin_both<'a>(
-    runs: &'a [Run<'a>; 2],
-    folders: &[PathBuf; 2],
-    identities: &[Identity; 2],
-    stop: &Arc<StopSignal>,
-) -> Result<[Active<'a>; 2], BenchError> {
-    let first = runs[0].begin(Some(&folders[0]), stop, &identities[0])?;
-    match runs[1].begin(Some(&folders[1]), stop, &identities[1]) {
-        Ok(second) => Ok([first, second]),
-        Err(error) => {
-            first.finish(Some(&error));
-            Err(error)
-        }
     }
 }
 
 fn print(text: &str) -> Result<(), BenchError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(BenchError::Output)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use runtime::file::TempFolder;
-
-    #[test]
-    fn when_the_second_of_two_runs_cannot_begin_the_first_has_failed() {
-        let out = TempFolder::new("begin-both");
-        let folders = ["a", "b"].map(|name| out.path().join(name));
-        std::fs::create_dir(&folders[1]).unwrap();
-        let broker = SocketAddr::from(([127, 0, 0, 1], 1));
-        let target =
-            TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None };
-        let run = || Run {
-            name: "r",
-            plan: Value::Null,
-            phases: &[],
-            rounds: 1,
-            target: &target,
-            seed: 0,
-            live: false,
-            outage: None,
-        };
-        let runs = [run(), run()];
-        let identities = [Identity::default(), Identity::default()];
-        let error = begin_both(&runs, &folders, &identities, &StopSignal::new().unwrap()).err().unwrap();
-        let record = StoredRun::read(&folders[0]).unwrap().record;
-        assert_eq!((&record["state"], &record["cause"]), (&"failed".into(), &error.to_string().into()));
-    }
 }

@@ -10,18 +10,19 @@ const BEGINS_AT: f64 = 1.0 / 3.0;
 pub(crate) struct Outage {
     /// For the shell.
     command: String,
-    /// Of the phase that runs.
+    /// Its time in the phase that runs has come.
+    begun: bool,
     child: Option<Child>,
 }
 
 impl Outage {
     pub(crate) fn new(command: &str) -> Outage {
-        Outage { command: command.to_owned(), child: None }
+        Outage { command: command.to_owned(), begun: false, child: None }
     }
 
     /// Starts the command once its time in the phase has come.
     pub(crate) fn look(&mut self, share_over: f64) {
-        if share_over < BEGINS_AT || self.child.is_some() {
+        if share_over < BEGINS_AT || std::mem::replace(&mut self.begun, true) {
             return;
         }
         let started =
@@ -34,6 +35,7 @@ impl Outage {
 
     /// The phase is over. Tells of a command that failed; one that still runs is left alone.
     pub(crate) fn finish(&mut self) {
+        self.begun = false;
         if let Some(Ok(Some(status))) = self.child.take().map(|mut child| child.try_wait())
             && !status.success()
         {

@@ -24,7 +24,7 @@ use crate::phase::course::Measured;
 use crate::phase::{Pacing, Phase, usage};
 use crate::plan::Plan;
 use crate::report::Outcome;
-use crate::run::{Active, Run};
+use crate::run::{Active, Run, begin_both, finish_both, turns};
 use server::{Product, Server, Site};
 use table::{Measurements, Start};
 
@@ -103,7 +103,7 @@ impl Comparison<'_> {
             return Ok(());
         }
         for round in 1..=self.args.rounds {
-            for product in in_turn(round) {
+            for product in turns(round, Product::BOTH) {
                 if self.stop.is_asked() {
                     return Ok(());
                 }
@@ -147,20 +147,15 @@ impl Comparison<'_> {
         });
         runs[0].check()?;
         let folders = Product::BOTH.map(|product| self.out.join(format!("{name}-{}", product.name())));
-        let mut active = Vec::new();
-        for (run, folder) in runs.iter().zip(&folders) {
-            active.push(run.begin(Some(folder), self.stop, &Identity::of(run.target.broker)?)?);
-        }
+        let identities = [Identity::of(targets[0].broker)?, Identity::of(targets[1].broker)?];
+        let mut active = begin_both(&runs, &folders, &identities, self.stop)?;
         eprint!("{name}\n{}", brief::HEADER);
         let came = self.rounds(&plan.phases, &servers, &mut active);
-        for ((active, product), folder) in active.into_iter().zip(Product::BOTH).zip(folders) {
-            match active.finish(came.as_ref().err()) {
-                Some(outcome) => {
-                    self.outcome = self.outcome.max(outcome);
-                    self.runs.push((name, product, folder));
-                }
-                None => return Err(came.err().unwrap_or(BenchError::Stopped)),
-            }
+        let ended = finish_both(active, came.as_ref().err());
+        for ((outcome, product), folder) in ended.into_iter().zip(Product::BOTH).zip(folders) {
+            let Some(outcome) = outcome else { return Err(came.err().unwrap_or(BenchError::Stopped)) };
+            self.outcome = self.outcome.max(outcome);
+            self.runs.push((name, product, folder));
         }
         Ok(())
     }
@@ -172,7 +167,7 @@ impl Comparison<'_> {
     fn rounds(&self, phases: &[Phase], servers: &[Server; 2], active: &mut [Active<'_>]) -> Result<(), BenchError> {
         for round in 1..=self.args.rounds {
             for phase in phases {
-                for product in in_turn(round) {
+                for product in turns(round, Product::BOTH) {
                     let others = Others::still(servers, product);
                     self.await_quiet();
                     let in_front = matches!(phase.sends.as_ref().map(|sends| &sends.pacing), Some(Pacing::Rate { .. }));
@@ -260,12 +255,6 @@ impl Comparison<'_> {
         eprintln!("tables, runs and logs: {}", self.out.display());
         Ok(if self.stop.is_asked() { Outcome::Partial } else { self.outcome })
     }
-}
-
-/// Who comes first changes each round.
-fn in_turn(round: u32) -> [Product; 2] {
-    let [first, second] = Product::BOTH;
-    if round % 2 == 1 { [first, second] } else { [second, first] }
 }
 
 fn target_of(server: &Server) -> TargetArgs {

@@ -231,6 +231,9 @@ impl Phase {
         let (batch, delay, ordered) = (sends.batch > 1, delay_ms.is_some(), ordered_keys.is_some());
         let half = commit_share.is_some();
         let has_backlog = self.backlog.is_some();
+        // The consumers of the load read the backlog first.
+        let caught_up = has_backlog && self.reads.is_some_and(|reads| reads.cold_groups == 0);
+        let resends = self.reads.is_some_and(|reads| reads.retry_share.is_some());
         let wrong = [
             (batch && delay, "the messages of a batch cannot be delayed: leave out batch or delay"),
             (batch && zlib, "batches are not compressed by any client: leave out batch or compression"),
@@ -239,6 +242,14 @@ impl Phase {
             (delay && ordered, "delayed messages have no order: leave out delay or ordered_keys"),
             (half && ordered, "transactions end in any order: leave out transactions or ordered_keys"),
             (ordered && has_backlog, "the order of a load is not that of a backlog: leave out backlog or ordered_keys"),
+            (
+                caught_up && resends,
+                "messages of a backlog have the numbers of the load: leave out backlog or retry_share",
+            ),
+            (
+                caught_up && commit_share.is_some_and(|share| share < 1.0),
+                "a backlog is not rolled back: leave out backlog or commit_share",
+            ),
             (lanes > LANES_MAX, "topics times queues are more than the 65,536 that one phase can have"),
         ];
         wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, what)| Err(usage(what)))

@@ -200,7 +200,6 @@ struct Puller {
     shared: Arc<Shared>,
     clock: RunClock,
     form: PullForm,
-    order: Option<OrderCheck>,
     /// Every `connections`th lane.
     queues: Vec<PullQueue>,
     connections: usize,
@@ -367,7 +366,6 @@ impl RunningPulls {
                 shared: shared.clone(),
                 clock,
                 form: form.clone(),
-                order: form.order.clone(),
                 queues: share(index),
                 connections: links.len(),
                 out: BytesMut::new(),

@@ -198,6 +198,33 @@ impl Active<'_> {
     }
 }
 
+/// Makes both folders. When the second run cannot begin, the first has failed with it, and its folder says so.
+pub(crate) fn begin_both<'a>(
+    runs: &'a [Run<'a>; 2],
+    folders: &[PathBuf; 2],
+    identities: &[Identity; 2],
+    stop: &Arc<StopSignal>,
+) -> Result<[Active<'a>; 2], BenchError> {
+    let first = runs[0].begin(Some(&folders[0]), stop, &identities[0])?;
+    match runs[1].begin(Some(&folders[1]), stop, &identities[1]) {
+        Ok(second) => Ok([first, second]),
+        Err(error) => {
+            first.finish(Some(&error));
+            Err(error)
+        }
+    }
+}
+
+/// Both have ended, for one cause or as they should.
+pub(crate) fn finish_both(pair: [Active<'_>; 2], cause: Option<&BenchError>) -> [Option<Outcome>; 2] {
+    pair.map(|active| active.finish(cause))
+}
+
+/// Who comes first changes each round.
+pub(crate) fn turns<T>(round: u32, [first, second]: [T; 2]) -> [T; 2] {
+    if round % 2 == 1 { [first, second] } else { [second, first] }
+}
+
 /// Writes the page of some run folders, by default into the first, and tells where it is.
 ///
 /// # Errors
@@ -243,4 +270,37 @@ pub(crate) fn write_pictures(folders: &[PathBuf], pictures: Pictures<'_>) -> Res
 pub(crate) struct Pictures<'a> {
     pub(crate) svg: Option<&'a Path>,
     pub(crate) png: Option<&'a Path>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    use runtime::file::TempFolder;
+
+    #[test]
+    fn when_the_second_of_two_runs_cannot_begin_the_first_has_failed() {
+        let out = TempFolder::new("begin-both");
+        let folders = ["a", "b"].map(|name| out.path().join(name));
+        std::fs::create_dir(&folders[1]).unwrap();
+        let broker = SocketAddr::from(([127, 0, 0, 1], 1));
+        let target =
+            TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None };
+        let run = || Run {
+            name: "r",
+            plan: Value::Null,
+            phases: &[],
+            rounds: 1,
+            target: &target,
+            seed: 0,
+            live: false,
+            outage: None,
+        };
+        let runs = [run(), run()];
+        let identities = [Identity::default(), Identity::default()];
+        let error = begin_both(&runs, &folders, &identities, &StopSignal::new().unwrap()).err().unwrap();
+        let record = StoredRun::read(&folders[0]).unwrap().record;
+        assert_eq!((&record["state"], &record["cause"]), (&"failed".into(), &error.to_string().into()));
+    }
 }

@@ -95,7 +95,7 @@ fn told(slow: &SlowSend, trace: Option<&SlowRequest>) -> Value {
     let us = |nanos: u64| rounded(nanos as f64 / 1e3, 1);
     let mut told = json!({"latency_us": us(slow.latency_ns), "port": slow.port, "opaque": slow.opaque});
     if let Some(trace) = trace {
-        let server_ns: u64 = trace.stages.iter().map(|stage| stage.nanos).sum();
+        let server_ns = trace.nanos();
         let stage = |stage: &SlowStage| json!({"stage": stage.stage.as_str(), "us": us(stage.nanos)});
         told["core"] = json!(trace.core);
         told["owner"] = json!(trace.owner);

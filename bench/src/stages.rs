@@ -57,11 +57,9 @@ fn mean_us(times: &Histogram<u64>) -> Option<f64> {
 /// A row for each stage that was passed. `a_request_us` is over all requests, also those that did not pass it, so these
 /// sum up to that of the whole; shares are of all stages.
 fn stage_rows(request: &RequestTimes) -> Vec<Value> {
-    let passed = || request.stages.iter().filter(|stage| stage.count() > 0);
-    let parts = || passed().filter(|stage| stage.stage != *TOTAL);
-    let all_nanos = parts().map(|stage| stage.sum_nanos).sum::<u64>().max(1) as f64;
+    let all_nanos = request.parts().map(|stage| stage.sum_nanos).sum::<u64>().max(1) as f64;
     let count = request.stage(TOTAL).map_or(0, StageTime::count);
-    let count = if count > 0 { count } else { parts().map(StageTime::count).max().unwrap_or(1) };
+    let count = if count > 0 { count } else { request.parts().map(StageTime::count).max().unwrap_or(1) };
     let row = |stage: &StageTime| {
         let us = |share| rounded(stage.quantile_nanos(share) as f64 / 1e3, 1);
         json!({
@@ -75,7 +73,7 @@ fn stage_rows(request: &RequestTimes) -> Vec<Value> {
             "p99_9_us": us(0.999),
         })
     };
-    passed().map(row).collect()
+    request.passed().map(row).collect()
 }
 
 #[cfg(test)]

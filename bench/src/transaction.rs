@@ -5,13 +5,12 @@ use remoting::code::RequestCode;
 use remoting::command::{Command, HeaderEncoding};
 use remoting::frame::LENGTH_BYTES;
 use remoting::header::transaction::EndTransaction;
+use remoting::message_id::OffsetId;
 use remoting::record::sys_flag;
 use remoting::text::Text;
 
 /// Spreads neighbouring numbers evenly: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Hexadecimal digits of the offset at the end of an id that names a place.
-const OFFSET_DIGITS: usize = 16;
 
 /// Whether `number` is of the part `share` of all: the same part in whichever process asks.
 pub(crate) fn is_of_share(number: u64, share: f64) -> bool {
@@ -37,7 +36,7 @@ impl Ends {
     pub(crate) fn write(&self, number: u64, frame: &[u8], opaque: i32, out: &mut BytesMut) -> Option<()> {
         let answer = Command::decode(Bytes::copy_from_slice(&frame[LENGTH_BYTES..])).ok()?;
         let id = answer.fields.get("msgId")?;
-        let half_physical_offset = physical_offset(id)?;
+        let half_physical_offset = OffsetId::decode(id).ok()?.physical_offset.0 as i64;
         let half_queue_offset = answer.fields.get("queueOffset")?.parse().ok()?;
         let transaction_id = answer.fields.get("transactionId").map(Text::from);
         let header = EndTransaction {
@@ -58,12 +57,6 @@ impl Ends {
         command.encode(out);
         Some(())
     }
-}
-
-/// From an id that names a place: address and offset in hexadecimal digits.
-fn physical_offset(id: &str) -> Option<i64> {
-    let digits = id.get(id.len().checked_sub(OFFSET_DIGITS)?..)?;
-    u64::from_str_radix(digits, 16).ok().map(|offset| offset as i64)
 }
 
 #[cfg(test)]

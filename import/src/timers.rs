@@ -60,14 +60,15 @@ impl Timers {
     ) -> Result<(), ImportError> {
         let Some(due_ms) = due_ms(view) else { return Ok(()) };
         let offset = view.queue_offset().0;
-        let may_wait = self.may_wait(view, due_ms);
-        let queue = queues.get(TIMER_TOPIC, view.queue_id().0).filter(|queue| offset < queue.limit());
-        let is_known = queue.is_some();
-        let unit = queue.map_or(Ok(None), |queue| queue.unit(offset))?;
-        if may_wait && !is_known {
-            self.behind.push(at);
-        } else if may_wait && unit.is_some_and(|unit| unit.offset == at) {
-            self.places.push(at);
+        if self.may_wait(view, due_ms) {
+            match queues.get(TIMER_TOPIC, view.queue_id().0).filter(|queue| offset < queue.limit()) {
+                None => self.behind.push(at),
+                Some(queue) => {
+                    if queue.unit(offset)?.is_some_and(|unit| unit.offset == at) {
+                        self.places.push(at);
+                    }
+                }
+            }
         }
         if due_ms < self.delivered_until_ms {
             return Ok(());

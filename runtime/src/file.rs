@@ -161,26 +161,6 @@ impl ReadFile {
             None => false,
         }
     }
-
-    /// Brings a range into the page cache.
-    pub fn load(&self, start: u64, limit: u64) -> io::Result<()> {
-        let mut piece = vec![0; PIECE_BYTES.min((limit - start) as usize)];
-        let mut at = start;
-        let _ =
-            posix_fadvise(&self.file, start as i64, (limit - start) as i64, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
-        while at < limit {
-            let bytes = piece.len().min((limit - at) as usize);
-            self.file.read_exact_at(&mut piece[..bytes], at)?;
-            at += bytes as u64;
-        }
-        Ok(())
-    }
-
-    /// Tells the kernel that a range will not be read again soon.
-    pub fn forget(&self, start: u64, limit: u64) {
-        let _ =
-            posix_fadvise(&self.file, start as i64, (limit - start) as i64, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
-    }
 }
 
 impl AsRawFd for ReadFile {
@@ -342,8 +322,8 @@ mod tests {
         direct.zero(0, 1 << 20).expect("zeroed");
         direct.sync_all().expect("synced");
         let file = ReadFile::open(&path).expect("opened");
-        file.forget(0, 1 << 20);
-        file.load(4096, 70_000).expect("loaded");
+        let _ = posix_fadvise(&file.file, 0, 1 << 20, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+        file.read_exact_at(&mut [0; 70_000 - 4096], 4096).expect("read");
         assert!(file.is_resident(5000, 69_000) || cached_pages(file.as_raw_fd(), 0, 1).is_none());
         assert_eq!(file.bytes().expect("a length"), 1 << 20);
         assert!(DirectFile::create(&path, 4096).is_err(), "an existing file is not overwritten");

@@ -23,8 +23,8 @@ use crate::file::{DirectFile, PIECE_BYTES};
 use crate::flush::FlushKind;
 use crate::reactor::{self, EventWait, Outcome};
 
-/// Entries of a ring beside glommio: a write and its flush for each log of the core, and flushes by timer. More than
-/// this at once is a fault of ours.
+/// Entries of a ring beside glommio: a write and its flush for each log of the core, reads of its pieces, and flushes by
+/// timer. Each chain is handed over as it is pushed; more chains at once than half of this are a fault of ours.
 const RING_ENTRIES: u32 = 256;
 /// What a write is followed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,9 +186,7 @@ impl WriteRing {
         // The kernel writes into the slab until all has ended, whether anybody waits for it or not.
         let kept = Rc::new((Cell::new(Some(slab)), file.clone()));
         let outcomes = self.submit(&entries, Box::new(kept.clone())).await?;
-        if let Some(failed) = outcomes.iter().find(|outcome| outcome.result < 0) {
-            return Err(io::Error::from_raw_os_error(-failed.result));
-        }
+        check(&outcomes, None)?;
         let read = outcomes.iter().map(|outcome| outcome.result as usize).sum::<usize>();
         if read != bytes {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{read} of {bytes} bytes were read")));

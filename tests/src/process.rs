@@ -129,8 +129,7 @@ impl Running {
 
     /// SIGTERM, and waits for the end: the exit code, or None if it had to be killed.
     pub fn stop(&mut self) -> Option<i32> {
-        let status = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
-        assert!(status.expect("kill can be started").success(), "SIGTERM to {} failed", self.pid());
+        program::signal(self.pid(), "TERM");
         self.await_end(END_WITHIN)
     }
 

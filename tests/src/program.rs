@@ -88,6 +88,15 @@ pub fn run_command(mut command: Command, wait: Duration) -> Finished {
     }
 }
 
+/// Sends a signal, such as `TERM`, to a process of ours.
+///
+/// # Panics
+/// When it cannot be sent.
+pub fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    assert!(sent.is_ok_and(|status| status.success()), "kill -{name} {pid}");
+}
+
 /// The exit code, and whether the process had to be killed for it.
 pub fn wait_or_kill(child: &mut Child, wait: Duration) -> (Option<i32>, bool) {
     let deadline = Instant::now() + wait;

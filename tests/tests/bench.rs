@@ -15,7 +15,7 @@ use harness::folder::Folder;
 use harness::left_out;
 use harness::official::Client;
 use harness::process::{Dev, Running};
-use harness::program::{self, wait_or_kill};
+use harness::program::{self, signal, wait_or_kill};
 use serde_json::Value;
 
 const QUICK: [&str; 8] = ["run", "quick", "--set", "duration=3s", "--set", "warmup=500ms", "--seed", "5"];
@@ -345,11 +345,6 @@ fn a_comparison_says_what_it_cannot_compare() {
     assert!(mixed.stderr.contains("is a folder") && mixed.stderr.contains("is a broker's address"), "{}", mixed.stderr);
     let missing = compare(out, "not-there");
     assert!(missing.code == Some(1) && missing.stderr.contains("run.json"), "{}", missing.text());
-}
-
-fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
-    assert!(sent.is_ok_and(|status| status.success()), "kill -{name} {pid}");
 }
 
 /// Waits until a run has written so many lines.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use harness::bench::{EXIT_OK, EXIT_PARTIAL, EXIT_VOID, RUN_WITHIN, record};
 use harness::folder::Folder;
 use harness::left_out;
-use harness::program::{self, wait_or_kill};
+use harness::program::{self, signal, wait_or_kill};
 
 /// A JVM starts, on a machine that is busy with other tests.
 const COMPARED_WITHIN: Duration = Duration::from_secs(300);
@@ -75,8 +75,7 @@ fn a_stop_ends_the_servers_too() {
         assert!(child.try_wait().expect("a child can be waited for").is_none(), "it ended before it started Apache's");
         std::thread::sleep(Duration::from_millis(100));
     }
-    let told = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(told.is_ok_and(|status| status.success()));
+    signal(child.id(), "INT");
     assert_eq!(wait_or_kill(&mut child, RUN_WITHIN), (Some(EXIT_PARTIAL), false));
     assert_eq!(processes_of(folder.path()), Vec::<String>::new());
 }

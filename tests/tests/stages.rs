@@ -6,19 +6,17 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use harness::bench::{self, EXIT_OK, RUN_WITHIN, assert_clean_or_void, number};
 use harness::connection::Connection;
 use harness::folder::Folder;
 use harness::frame::Frame;
-use harness::process::{Dev, Running};
-use harness::program::{self, Finished};
+use harness::process::Dev;
+use harness::program::{self, Finished, signal};
 use harness::request::{self, CODE_PULL_NOT_FOUND, Pulled, Queue, Stored};
 use serde_json::Value;
 
 const GET_STAGES: i32 = 30_001;
 const RUNTIME_INFO: i32 = 28;
-const EXIT_OK: i32 = 0;
-const EXIT_VOID: i32 = 6;
-const RUN_WITHIN: Duration = Duration::from_secs(120);
 /// A stall that no machine takes for anything else.
 const STALL: Duration = Duration::from_millis(400);
 const STALL_NS: u64 = STALL.as_nanos() as u64;
@@ -89,11 +87,6 @@ fn send_around(connection: &mut Connection, queue: &Queue, count: u64) {
         let queue = Queue::new(&queue.topic, (number % 4) as u32);
         send(connection, &queue, "a message");
     }
-}
-
-fn signal(running: &Running, name: &str) {
-    let status = Command::new("kill").args([name, &running.pid().to_string()]).status();
-    assert!(status.expect("kill can be started").success(), "{name} to {} failed", running.pid());
 }
 
 #[test]
@@ -190,10 +183,10 @@ fn what_waits_in_the_socket_of_a_stopped_broker_is_received_late_and_traced() {
     // On a busy machine the kernel may not have begun to stamp what arrives, so soon after it was asked.
     for attempt in 2..10 {
         let before = look.spent("send", "receive").nanos;
-        signal(&running, "-STOP");
+        signal(running.pid(), "STOP");
         opaque = connection.send(&request::send(&queue, "a slow one", "")).expect("sent");
         thread::sleep(STALL);
-        signal(&running, "-CONT");
+        signal(running.pid(), "CONT");
         let answer = connection.receive().expect("answered");
         assert_eq!((answer.opaque, answer.code), (opaque, 0));
         look = Look::at(&mut connection);
@@ -274,30 +267,14 @@ fn bench_tells_the_stages_of_each_phase() {
     let _running = dev.start();
     let folder = Folder::new("stages-bench-out");
     let out = folder.path().join("run");
-    let mut command = Command::new(program::path());
-    command.args([
-        "bench",
-        "tail",
-        "--rate",
-        "200",
-        "--duration",
-        "2",
-        "--warmup",
-        "0.5",
-        "--trace-slower-than",
-        "100us",
-    ]);
-    command.args(["--broker", &dev.broker, "--out"]).arg(&out);
-    let finished = program::run_command(command, RUN_WITHIN);
-    assert!([Some(EXIT_OK), Some(EXIT_VOID)].contains(&finished.code), "{}", finished.text());
-    let record = fs::read_to_string(out.join("run.json")).expect("a run leaves run.json");
-    let record: Value = serde_json::from_str(&record).expect("it is JSON");
+    let arguments = ["tail", "--rate", "200", "--duration", "2", "--warmup", "0.5", "--trace-slower-than", "100us"];
+    assert_clean_or_void(&bench::run(&arguments, &dev.broker, &out));
+    let record = bench::record(&out);
     let phase = &record["phases"][0];
     let request = |name: &str| {
         let requests = phase["stages"]["requests"].as_array().expect("a list");
         requests.iter().find(|request| request["request"] == *name).unwrap_or_else(|| panic!("{name}: {phase:#}"))
     };
-    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is a number"));
     for (name, stages) in [("send", &["receive", "append", "flush", "reply"][..]), ("pull", &["read", "park", "reply"])]
     {
         let rows = request(name)["stages"].as_array().expect("rows");

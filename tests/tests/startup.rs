@@ -158,8 +158,7 @@ fn a_server_outlives_the_readers_of_its_lines() {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_serves(&dev.broker);
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill can be started").success());
+        program::signal(child.id(), "TERM");
         assert_eq!(program::wait_or_kill(&mut child, END_WITHIN).0, Some(EXIT_OK), "closes early: {closes_early}");
     }
 }

@@ -60,7 +60,7 @@ impl Puller {
             };
             self.recorder.record(kind, arrived_ns.saturating_sub(wanted_ns));
         }
-        if let Some(order) = &mut self.order {
+        if let Some(order) = &mut self.form.order {
             let lane = self.queues[place].lane;
             self.tally.faults.order_breaks += u64::from(!order.is_in_order(stamp.number, lane));
         }

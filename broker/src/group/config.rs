@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::placement::TABLES_CORE;
 
-const FILE: TableFile = TableFile { name: "subscriptionGroup.json", content: "consumer groups" };
+const FILE: TableFile = TableFile::GROUPS;
 
 /// The settings of all groups, as the tables' core published them to this one.
 #[derive(Default)]

@@ -24,7 +24,7 @@ use crate::call::Refusal;
 use crate::core::Core;
 use crate::placement::TABLES_CORE;
 
-const FILE: TableFile = TableFile { name: "consumerOffset.json", content: "committed offsets" };
+const FILE: TableFile = TableFile::OFFSETS;
 /// The shortest time between two writes that nobody asked for.
 const SAVE_PERIOD_MIN: Duration = Duration::from_millis(100);
 
@@ -100,7 +100,8 @@ async fn cut_to_ends(core: &Rc<Core>, table: &mut OffsetTable) -> bool {
     for (place, (group, topic, queue, offset, end)) in behind.iter().enumerate() {
         if place < CUTS_TOLD_MAX {
             crate::log::warn(format_args!(
-                "group {group} consumed queue {queue} of topic {topic} up to {offset}, and its log has it up to {end} only:                  the group goes on there"
+                "group {group} consumed queue {queue} of topic {topic} up to {offset}, and its log has it up to {end} only: \
+                 the group goes on there"
             ));
         }
         table.set(group, topic, *queue, *end);

@@ -18,18 +18,20 @@ pub(crate) struct TableFile {
 }
 
 impl TableFile {
+    pub(crate) const TOPICS: TableFile = TableFile { name: "topics.json", content: "topics" };
+    pub(crate) const GROUPS: TableFile = TableFile { name: "subscriptionGroup.json", content: "consumer groups" };
+    pub(crate) const OFFSETS: TableFile = TableFile { name: "consumerOffset.json", content: "committed offsets" };
+    pub(crate) const REQUEST_MODES: TableFile =
+        TableFile { name: "messageRequestMode.json", content: "message request modes" };
+
+    /// What every store has from its first start on.
+    const ALL: [TableFile; 4] = [Self::TOPICS, Self::GROUPS, Self::OFFSETS, Self::REQUEST_MODES];
+
     pub(crate) fn path(self, config: &Config) -> PathBuf {
         config.store.root.join(FOLDER).join(self.name)
     }
 }
 
-/// What every store has from its first start on.
-const ALL: [TableFile; 4] = [
-    TableFile { name: "topics.json", content: "topics" },
-    TableFile { name: "subscriptionGroup.json", content: "consumer groups" },
-    TableFile { name: "consumerOffset.json", content: "committed offsets" },
-    TableFile { name: "messageRequestMode.json", content: "message request modes" },
-];
 /// A table without anything in it.
 const NOTHING: &str = "{}";
 
@@ -39,7 +41,7 @@ const NOTHING: &str = "{}";
 /// # Errors
 /// When one cannot be written.
 pub(crate) async fn make_missing(config: &Config, has_messages: bool) -> Result<(), String> {
-    for table in ALL {
+    for table in TableFile::ALL {
         let path = table.path(config);
         let to = path.clone();
         let made = runtime::blocking(move || match table_file::is_there(&to) {

@@ -20,7 +20,7 @@ use crate::core::Core;
 use crate::group::{Batches, TableError, TableFile, read_table};
 use crate::placement::TABLES_CORE;
 
-const FILE: TableFile = TableFile { name: "messageRequestMode.json", content: "message request modes" };
+const FILE: TableFile = TableFile::REQUEST_MODES;
 
 /// Modes by topic and group.
 type Modes = BTreeMap<Text, BTreeMap<Text, SetMessageRequestMode>>;

@@ -23,19 +23,11 @@ pub(crate) use view::gather;
 
 /// Slow requests kept on one core. Beyond it the oldest goes.
 const SLOW_MAX: usize = 256;
-/// Passed where the request's queue lives.
-const AT_OWNER: [Stage; 8] = [
-    Stage::Route,
-    Stage::Append,
-    Stage::Gather,
-    Stage::Write,
-    Stage::Flush,
-    Stage::Replicate,
-    Stage::Read,
-    Stage::Park,
-];
-/// Passed where its connection lives.
-const AT_CONNECTION: [Stage; 2] = [Stage::Receive, Stage::Reply];
+
+/// Whether a stage is passed where the request's connection lives; the others are where its queue lives.
+fn is_at_connection(stage: Stage) -> bool {
+    matches!(stage, Stage::Receive | Stage::Reply)
+}
 
 /// Kinds of requests that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +86,11 @@ struct KindTimes {
 }
 
 impl KindTimes {
-    fn record(&mut self, trip: &Trip, stages: &[Stage]) {
-        for stage in stages {
-            let units = trip.units(*stage);
-            if units > 0 {
-                self.stages[*stage as usize].record(units);
+    fn record(&mut self, trip: &Trip, is_here: impl Fn(Stage) -> bool) {
+        for stage in Stage::ALL {
+            let units = trip.units(stage);
+            if units > 0 && is_here(stage) {
+                self.stages[stage as usize].record(units);
             }
         }
     }
@@ -145,7 +137,7 @@ impl Stages {
     /// The owner is done with a request.
     pub(crate) fn processed(&self, trip: &Trip) {
         if self.is_on() {
-            self.kinds.borrow_mut()[usize::from(trip.kind)].record(trip, &AT_OWNER);
+            self.kinds.borrow_mut()[usize::from(trip.kind)].record(trip, |stage| !is_at_connection(stage));
         }
     }
 
@@ -169,7 +161,7 @@ impl Stages {
     }
 
     fn end(&self, times: &mut KindTimes, peer: SocketAddr, trip: &Trip) {
-        times.record(trip, &AT_CONNECTION);
+        times.record(trip, is_at_connection);
         let total = trip.units_total();
         times.total.record(u32::try_from(total).unwrap_or(u32::MAX));
         let slower_than = self.slower_than_units.get();
@@ -203,12 +195,13 @@ pub(crate) fn pass_write(trip: &mut Trip, times: &WriteTimes) {
 /// The trip of a request that a task of its own works at.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
-    trip: Rc<Cell<Option<Trip>>>,
+    /// Of a request whose stages are measured.
+    trip: Option<Rc<Cell<Trip>>>,
 }
 
 impl Watch {
     pub(crate) fn of(trip: Option<Trip>) -> Watch {
-        Watch { trip: Rc::new(Cell::new(trip)) }
+        Watch { trip: trip.map(|trip| Rc::new(Cell::new(trip))) }
     }
 
     /// Ends a stage now.
@@ -217,15 +210,15 @@ impl Watch {
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Trip)) {
-        let mut trip = self.trip.get();
-        if let Some(trip) = &mut trip {
-            change(trip);
+        if let Some(cell) = &self.trip {
+            let mut trip = cell.get();
+            change(&mut trip);
+            cell.set(trip);
         }
-        self.trip.set(trip);
     }
 
     pub(crate) fn trip(&self) -> Option<Trip> {
-        self.trip.get()
+        self.trip.as_ref().map(|cell| cell.get())
     }
 }
 

@@ -29,6 +29,7 @@ use super::{TOPIC_QUEUES_MAX, Topic};
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
+use crate::group::TableFile;
 use crate::registration::Ticket;
 
 /// How long a change waits for the nameservers to know of it. Beyond it the change is answered all the same: it is
@@ -73,7 +74,7 @@ pub(crate) struct TopicOwner {
 impl TopicOwner {
     /// Reads the stored topics and adds those that must exist.
     pub(crate) async fn load(config: &Config, logs: u16) -> Result<Rc<TopicOwner>, TopicFileError> {
-        let path = config.store.root.join("config").join("topics.json");
+        let path = TableFile::TOPICS.path(config);
         let from = path.clone();
         let stored = runtime::blocking(move || table_file::read(&from))
             .await

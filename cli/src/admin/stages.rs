@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use remoting::body::stages::{RequestTimes, SlowRequest, StageTimes, TOTAL};
+use remoting::body::stages::{RequestTimes, SlowRequest, StageTimes};
 use remoting::text::Text;
 use runtime::clock;
 use serde_json::{Value, json};
@@ -106,9 +106,8 @@ impl Stages {
 
 /// A row for each stage that was passed. Shares are of all that the requests of these cores have taken.
 fn push_rows(table: &mut Table, core: &str, request: &RequestTimes) {
-    let passed = || request.stages.iter().filter(|stage| stage.count() > 0);
-    let all_nanos: u64 = passed().filter(|stage| stage.stage != *TOTAL).map(|stage| stage.sum_nanos).sum();
-    for stage in passed() {
+    let all_nanos: u64 = request.parts().map(|stage| stage.sum_nanos).sum();
+    for stage in request.passed() {
         let share = 100.0 * stage.sum_nanos as f64 / all_nanos.max(1) as f64;
         let micros = |share| Value::from(stage.quantile_nanos(share) / 1000);
         table.push([
@@ -145,7 +144,7 @@ fn slow_table(slow: &[SlowRequest]) -> Table {
             json!(request.opaque),
             json!(request.core),
             json!(request.owner),
-            json!(request.stages.iter().map(|stage| stage.nanos).sum::<u64>() / 1000),
+            json!(request.nanos() / 1000),
             json!(stages.collect::<Vec<_>>().join(", ")),
         ]);
     }
@@ -155,7 +154,7 @@ fn slow_table(slow: &[SlowRequest]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remoting::body::stages::{StageTime, TimeBucket};
+    use remoting::body::stages::{StageTime, TOTAL, TimeBucket};
 
     #[test]
     fn a_row_for_each_stage_that_was_passed() {

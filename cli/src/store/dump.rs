@@ -59,6 +59,7 @@ pub(crate) fn run(dump: &Dump) -> Result<(), Failure> {
     } else {
         let store = StoreView::open(&dump.dir, &dump.commit_log)?;
         check_log(dump, store.logs())?;
+        check_owner(dump, store.logs())?;
         printer.store(&store)?;
         for log in (0..store.logs()).map(LogId) {
             if wants_log(dump, &store, log) {
@@ -70,19 +71,23 @@ pub(crate) fn run(dump: &Dump) -> Result<(), Failure> {
     printer.check_found()
 }
 
-/// Refuses a log that the store has not, or one that has not the queue that is asked for.
+/// Refuses a log that the store has not.
 fn check_log(dump: &Dump, logs: u16) -> Result<(), Failure> {
     let Some(log) = dump.log else { return Ok(()) };
     if log >= logs {
         let cause = format!("there is no log {log}: {} has {logs}, from 0 to {}", dump.dir.display(), logs - 1);
         return Err(Failure::new(Exit::Failure, cause));
     }
-    if let Some((topic, id)) = &dump.queue {
-        let owner = takeover::log_of(logs, topic, QueueId(*id));
-        if owner.0 != log {
-            let cause = format!("queue {topic}:{id} lies in log {owner}, not in log {log}: leave --log out");
-            return Err(Failure::new(Exit::Failure, cause));
-        }
+    Ok(())
+}
+
+/// Refuses a log that has not the queue that is asked for.
+fn check_owner(dump: &Dump, logs: u16) -> Result<(), Failure> {
+    let (Some(log), Some((topic, id))) = (dump.log, &dump.queue) else { return Ok(()) };
+    let owner = takeover::log_of(logs, topic, QueueId(*id));
+    if owner.0 != log {
+        let cause = format!("queue {topic}:{id} lies in log {owner}, not in log {log}: leave --log out");
+        return Err(Failure::new(Exit::Failure, cause));
     }
     Ok(())
 }
@@ -249,7 +254,7 @@ impl Printer<'_> {
     /// The log of another broker: it has the same records.
     fn foreign(&mut self) -> Result<(), Failure> {
         let own = [self.dump.dir.join("commitlog")];
-        check_log(&Dump { queue: None, ..self.dump.clone() }, 1)?;
+        check_log(self.dump, 1)?;
         let log = CommitLog::open(if self.dump.commit_log.is_empty() { &own } else { &self.dump.commit_log })?;
         self.limits.push(log.limit());
         let root = self.dump.dir.display().to_string();

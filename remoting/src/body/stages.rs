@@ -115,7 +115,24 @@ impl StageTime {
     }
 }
 
+impl SlowRequest {
+    /// Of all its stages.
+    pub fn nanos(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.nanos).sum()
+    }
+}
+
 impl RequestTimes {
+    /// What was passed, the whole among it.
+    pub fn passed(&self) -> impl Iterator<Item = &StageTime> {
+        self.stages.iter().filter(|stage| stage.count() > 0)
+    }
+
+    /// What was passed, without the whole.
+    pub fn parts(&self) -> impl Iterator<Item = &StageTime> {
+        self.passed().filter(|stage| stage.stage != *TOTAL)
+    }
+
     pub fn stage(&self, name: &str) -> Option<&StageTime> {
         self.stages.iter().find(|stage| stage.stage == *name)
     }

@@ -1,9 +1,10 @@
 //! Where the bytes of reads come from: our memory, the page cache, or the disk; and how much each has served.
 
 /// From the quickest to the slowest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReadTier {
     /// The newest bytes, out of the memory that they were written from.
+    #[default]
     TailCache,
     /// What an earlier read brought into memory.
     ReadCache,
@@ -59,7 +60,7 @@ pub struct TierSwitches {
     /// False: also what is in the page cache is read from the disk.
     pub resident: bool,
     /// False: all is sent out of the page cache, and the core waits for the disk as it sends. What an earlier process wrote
-    /// is read by a helper and verified all the same.
+    /// is read into memory and verified all the same.
     pub cold: bool,
 }
 
