@@ -9,6 +9,8 @@ use remoting::frame::{HEADER_WORD_BYTES, LENGTH_BYTES};
 
 /// Header word's tag of JSON.
 const TAG_JSON: u8 = 0;
+/// Digits of any number that 64 bits hold. What has more goes through the full decoder.
+const DIGITS_MAX: usize = 18;
 
 /// An answer, or a request that the server makes of its client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +66,7 @@ fn scan(frame: &[u8]) -> Option<Reply> {
     let mut reply = Reply { body_at, ..Reply::default() };
     let (mut seen_code, mut seen_opaque) = (false, false);
     let mut at = 0;
-    while let Some(quote) = find(header, at, b'"') {
+    while let Some(quote) = header.get(at..)?.iter().position(|byte| *byte == b'"').map(|step| at + step) {
         let name = text_from(header, quote)?;
         let colon = quote + name.len() + 2;
         if header.get(colon) != Some(&b':') {
@@ -98,13 +100,29 @@ fn scan(frame: &[u8]) -> Option<Reply> {
 
 /// The text in the quotes that open at `quote`; `None` when it has an escape or no end.
 fn text_from(header: &[u8], quote: usize) -> Option<&[u8]> {
-    let end = find(header, quote + 1, b'"')?;
-    let text = &header[quote + 1..end];
-    (!text.contains(&b'\\')).then_some(text)
+    let rest = header.get(quote + 1..)?;
+    let end = quote_or_escape(rest)?;
+    (rest[end] == b'"').then_some(&rest[..end])
 }
 
-fn find(header: &[u8], from: usize, wanted: u8) -> Option<usize> {
-    header.get(from..)?.iter().position(|byte| *byte == wanted).map(|step| from + step)
+/// Where the first quotation mark or backslash stands. Eight bytes at once: half of what an answer costs was the search for
+/// the ends of its texts, byte by byte.
+fn quote_or_escape(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // The high bit of each byte that is 0, and perhaps of some behind the first of these.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH_BITS;
+    let mut at = 0;
+    while let Some(eight) = text[at..].first_chunk::<8>() {
+        let word = u64::from_le_bytes(*eight);
+        let found = zeros(word ^ ONES * u64::from(b'"')) | zeros(word ^ ONES * u64::from(b'\\'));
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    Some(at + rest)
 }
 
 fn number(text: &[u8]) -> Option<i64> {
@@ -112,13 +130,16 @@ fn number(text: &[u8]) -> Option<i64> {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
     };
-    if digits.is_empty() {
+    if digits.is_empty() || digits.len() > DIGITS_MAX {
         return None;
     }
-    let value = digits.iter().try_fold(0_i64, |value, digit| match digit {
-        b'0'..=b'9' => value.checked_mul(10)?.checked_add(i64::from(digit - b'0')),
-        _ => None,
-    })?;
+    let mut value = 0_i64;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value * 10 + i64::from(digit - b'0');
+    }
     Some(if negative { -value } else { value })
 }
 
@@ -170,6 +191,19 @@ mod tests {
         spaced.extend((text.len() as u32).to_be_bytes());
         spaced.extend(text);
         assert_eq!(read(&spaced).unwrap().opaque, 5);
+    }
+
+    #[test]
+    fn ends_of_texts_are_found_wherever_they_stand() {
+        for length in 0..40 {
+            for end in [b'"', b'\\'] {
+                let mut text = vec![0x80; length];
+                text.push(end);
+                text.extend(b"\"\\#!\xa2\xdc");
+                assert_eq!(quote_or_escape(&text), Some(length));
+                assert_eq!(quote_or_escape(&text[..length]), None);
+            }
+        }
     }
 
     #[test]
