@@ -10,8 +10,8 @@ use hdrhistogram::Histogram;
 /// Times up to an hour, in nanoseconds; what is longer counts as an hour.
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
-/// Threads beyond it share: memory does not grow with the connections, and two of 16 seldom meet.
-const SHARDS: usize = 16;
+/// Threads beyond it share: memory does not grow with the connections, and two of many seldom meet.
+const SHARDS: usize = 8;
 
 /// What a time is of. Its tag is its name in all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +116,17 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
+    /// All its memory is touched: whoever touches a page first waits until it is cleared, and for a huge page that was
+    /// up to 20 ms of every new interval, in the thread that read the answers.
     pub(crate) fn new() -> Gathered {
-        Gathered { times: std::array::from_fn(|_| histogram()), counts: Counts::default() }
+        let mut written = histogram();
+        written.saturating_record(1);
+        let touched = |_| {
+            let mut times = written.clone();
+            times.reset();
+            times
+        };
+        Gathered { times: std::array::from_fn(touched), counts: Counts::default() }
     }
 
     pub(crate) fn times(&self, kind: Kind) -> &Histogram<u64> {
@@ -151,10 +160,24 @@ pub(crate) struct Shelf {
     recorders: AtomicUsize,
 }
 
+/// The memory of a shelf, made before the time of its span is known, since that takes a while.
+pub(crate) struct Boards {
+    shards: Vec<Mutex<Gathered>>,
+}
+
+impl Boards {
+    pub(crate) fn new() -> Boards {
+        Boards { shards: (0..SHARDS).map(|_| Mutex::new(Gathered::new())).collect() }
+    }
+
+    pub(crate) fn shelf(self, span_ns: Range<u64>) -> Arc<Shelf> {
+        Arc::new(Shelf { span_ns, shards: self.shards, recorders: AtomicUsize::new(0) })
+    }
+}
+
 impl Shelf {
     pub(crate) fn new(span_ns: Range<u64>) -> Arc<Shelf> {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Gathered::new())).collect();
-        Arc::new(Shelf { span_ns, shards, recorders: AtomicUsize::new(0) })
+        Boards::new().shelf(span_ns)
     }
 
     pub(crate) fn span_ns(&self) -> Range<u64> {

@@ -8,7 +8,7 @@ use remoting::text::Text;
 
 use super::backlog;
 use super::caught_up::CaughtUp;
-use super::watch::{Watch, Watched};
+use super::watch::{Sheets, Watch, Watched};
 use super::{Pacing, Phase, Reads, Sends};
 use crate::arguments::TargetArgs;
 use crate::clock::{RunClock, nanoseconds};
@@ -20,7 +20,7 @@ use crate::load::{Drive, Finished, RunningLoad, START_DELAY};
 use crate::order::OrderCheck;
 use crate::pace::Pace;
 use crate::pull::{AtEnd, PullBounds, PullForm, PullTally, RETRY_DELAY_NS, RunningPulls};
-use crate::record::Shelf;
+use crate::record::{Boards, Shelf};
 use crate::report::{PullFigures, Report, SendFigures};
 use crate::stages;
 use crate::tally::Waits;
@@ -136,16 +136,18 @@ impl Course<'_> {
             (Some(_), None) => START_DELAY,
             (None, _) => Duration::ZERO,
         };
-        // What takes the longer the more queues and connections there are is done before the clock of the phase starts.
-        let bounds = phase.reads.map(|_| self.bounds()).transpose()?;
+        // What takes a while is done before the clock of the phase starts.
+        let bounds = phase.reads.map(|reads| self.bounds(&reads)).transpose()?;
+        let groups = phase.reads.map(|reads| self.groups(&reads)).transpose()?.unwrap_or_default();
+        let (boards, sheets) = (Boards::new(), Sheets::new());
         let links = match &phase.sends {
             Some(sends) => Link::open_all(self.target.broker, sends.connections)?,
             None => Vec::new(),
         };
         let start_ns = clock.now_ns() + nanoseconds(delay);
         let span_from_ns = start_ns + nanoseconds(phase.warmup);
-        let shelf = Shelf::new(span_from_ns..span_from_ns + nanoseconds(phase.duration));
-        let (mut readers, wanted) = self.start_readers(bounds.as_ref(), &shelf)?;
+        let shelf = boards.shelf(span_from_ns..span_from_ns + nanoseconds(phase.duration));
+        let (mut readers, wanted) = self.start_readers(bounds.as_ref(), &groups, &shelf)?;
         let producers = phase.has_duties.then(|| self.start_duties(&links)).transpose()?;
         let hiccups = HiccupMeter::start(&shelf, clock)?;
         let load = match (&drive, &self.form, &phase.sends) {
@@ -160,7 +162,7 @@ impl Course<'_> {
             }
             _ => None,
         };
-        let mut watch = Watch::new(clock, shelf, &self.target, desk);
+        let mut watch = Watch::new(clock, shelf, &self.target, sheets, desk);
         let mut caught_up = CaughtUp::new(phase, self.rate());
         let watched = match &load {
             Some(load) => watch.span(
@@ -217,20 +219,40 @@ impl Course<'_> {
         }
     }
 
-    fn bounds(&self) -> Result<Bounds, BenchError> {
-        Ok(Bounds { begins: self.target.begins()?, ends: self.target.ends()? })
+    fn bounds(&self, reads: &Reads) -> Result<Bounds, BenchError> {
+        let is_known = !self.target.starts.is_empty();
+        let ends = if is_known { self.target.starts.clone() } else { self.target.ends()? };
+        let begins = if self.catches_up(reads) || reads.cold_groups > 0 { self.target.begins()? } else { ends.clone() };
+        Ok(Bounds { begins, ends })
+    }
+
+    /// With a backlog a consumer of the tail has it to catch up with, unless others read it.
+    fn catches_up(&self, reads: &Reads) -> bool {
+        self.phase.sends.is_none() || self.phase.backlog.is_some() && reads.cold_groups == 0
+    }
+
+    /// What the groups ask for that get everything. Those that do as official clients do are made known to the target.
+    fn groups(&self, reads: &Reads) -> Result<Vec<PullForm>, BenchError> {
+        let end = if self.phase.sends.is_some() { AtEnd::Waits } else { AtEnd::Ends };
+        let forms: Vec<PullForm> =
+            (0..reads.groups).map(|index| self.pull_form(reads, self.group(index), end)).collect();
+        forms.iter().filter(|form| form.has_duties).try_for_each(|form| self.target.announce(form))?;
+        Ok(forms)
     }
 
     /// Starts whoever reads, and tells how many messages there were to get by then; none when there are no readers.
-    fn start_readers(&self, bounds: Option<&Bounds>, shelf: &Arc<Shelf>) -> Result<(Readers, Option<u64>), BenchError> {
+    fn start_readers(
+        &self,
+        bounds: Option<&Bounds>,
+        groups: &[PullForm],
+        shelf: &Arc<Shelf>,
+    ) -> Result<(Readers, Option<u64>), BenchError> {
         let mut readers = Readers::default();
         let (Some(reads), Some(Bounds { begins, ends })) = (self.phase.reads, bounds) else {
             return Ok((readers, None));
         };
         let tail = self.phase.sends.is_some();
-        // With a backlog a consumer of the tail has it to catch up with, unless others read it.
-        let catches_up = !tail || self.phase.backlog.is_some() && reads.cold_groups == 0;
-        let starts = if catches_up { begins } else { ends };
+        let starts = if self.catches_up(&reads) { begins } else { ends };
         let there: i64 = ends.iter().zip(starts).map(|(end, start)| end - start).sum();
         if !tail && there == 0 {
             let (topic, queues) = (&self.target.lanes.topics[0], self.target.lanes.queues);
@@ -238,14 +260,9 @@ impl Course<'_> {
                 "the topic {topic} is not there, or has no messages to read in its first {queues} queue(s)"
             )));
         }
-        let end = if tail { AtEnd::Waits } else { AtEnd::Ends };
         let limits = (!tail).then_some(ends.as_slice());
-        for index in 0..reads.groups {
-            let form = self.pull_form(&reads, self.group(index), end);
-            if form.has_duties {
-                self.target.announce(&form)?;
-            }
-            readers.groups.push(self.start_pulls(&form, PullBounds { starts, limits }, shelf)?);
+        for form in groups {
+            readers.groups.push(self.start_pulls(form, PullBounds { starts, limits }, shelf)?);
         }
         for index in 0..reads.cold_groups {
             let group = format!("{CONSUMER_GROUP}_cold_{index}");

@@ -34,6 +34,19 @@ pub(crate) struct Watched {
     pub(crate) from_ms: u64,
 }
 
+/// What a watch writes into, made before the time of the phase begins, since that takes a while.
+pub(crate) struct Sheets {
+    timeline: Timeline,
+    taken: Gathered,
+    spare: Gathered,
+}
+
+impl Sheets {
+    pub(crate) fn new() -> Sheets {
+        Sheets { timeline: Timeline::new(), taken: Gathered::new(), spare: Gathered::new() }
+    }
+}
+
 pub(crate) struct Watch<'a> {
     clock: RunClock,
     shelf: Arc<Shelf>,
@@ -48,9 +61,15 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(clock: RunClock, shelf: Arc<Shelf>, target: &Target, desk: &'a mut Desk) -> Watch<'a> {
+    pub(crate) fn new(
+        clock: RunClock,
+        shelf: Arc<Shelf>,
+        target: &Target,
+        sheets: Sheets,
+        desk: &'a mut Desk,
+    ) -> Watch<'a> {
         let interval_from_ns = shelf.span_ns().start;
-        let (timeline, taken, spare) = (Timeline::new(), Gathered::new(), Gathered::new());
+        let Sheets { timeline, taken, spare } = sheets;
         let (broker, server_pid) = (target.broker, target.server_pid);
         Watch { clock, shelf, broker, server_pid, desk, timeline, taken, spare, interval_from_ns }
     }
