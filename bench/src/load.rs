@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use remoting::frame::FrameError;
+
 use crate::clock::{RunClock, nanoseconds};
 use crate::closed_loop::ClosedLoop;
+use crate::crew::{Crew, Member};
 use crate::error::BenchError;
 use crate::ledger::OffsetLedger;
 use crate::open_loop::{self, Counts, Reader, Sender};
@@ -77,7 +80,7 @@ pub(crate) struct Load {
     blank_tally: SendTally,
     /// Messages.
     pub(crate) answered: AtomicU64,
-    /// Threads that are not through.
+    /// Connections that are not through, and the sender of an open loop.
     pub(crate) links_busy: AtomicUsize,
     sending: AtomicBool,
 }
@@ -86,13 +89,6 @@ impl Load {
     /// A tally without anything in it yet.
     pub(crate) fn tally(&self) -> SendTally {
         self.blank_tally.clone()
-    }
-
-    /// As [`Load::tally`], of what comes over this connection.
-    pub(crate) fn tally_of(&self, link: &Link) -> SendTally {
-        let mut tally = self.tally();
-        tally.slow.over(link.port());
-        tally
     }
 
     /// Messages that were answered so far.
@@ -154,27 +150,50 @@ impl RunningLoad {
 
     fn start_threads(&mut self, drive: &Drive, start_ns: u64) -> Result<(), BenchError> {
         let count = self.links.len() as u64;
-        for (index, (link, counts)) in (0..).zip(self.links.clone()) {
-            let (load, place) = (self.load.clone(), Place { index, count });
-            let name = format!("answers-{index}");
-            let thread = match drive {
-                Drive::Window { requests, requests_max } => {
-                    let closed = ClosedLoop::new(link, load, place, *requests, place.share(*requests_max));
-                    runtime::core::thread(&name, move || closed.run())
-                }
-                Drive::Rate { arrivals, tick_ns } => {
-                    let pace = Pace { start_ns, tick_ns: *tick_ns, arrivals: arrivals.clone() };
-                    let reader = Reader::new(link, counts, load, pace, place);
-                    runtime::core::thread(&name, move || reader.run())
-                }
-            };
-            self.threads.push(thread.map_err(BenchError::Executor)?);
+        let members = (0..).zip(self.links.clone());
+        let members = members.map(|(index, (link, counts))| (link, counts, self.load.clone(), Place { index, count }));
+        match drive {
+            Drive::Window { requests, requests_max } => {
+                let closed = members.map(|(link, _, load, place)| {
+                    ClosedLoop::new(link, load, place, *requests, place.share(*requests_max))
+                });
+                self.start_crews(closed.collect(), ClosedLoop::finish)
+            }
+            Drive::Rate { arrivals, tick_ns } => {
+                let pace = Pace { start_ns, tick_ns: *tick_ns, arrivals: arrivals.clone() };
+                let readers =
+                    members.map(|(link, counts, load, place)| Reader::new(link, counts, load, pace.clone(), place));
+                self.start_crews(readers.collect(), Reader::finish)?;
+                let sender = Sender::new(self.load.clone(), pace, self.links.clone());
+                let thread = runtime::core::thread("sender", move || sender.run());
+                self.sender = Some(thread.map_err(BenchError::Executor)?);
+                Ok(())
+            }
         }
-        if let Drive::Rate { arrivals, tick_ns } = drive {
-            let pace = Pace { start_ns, tick_ns: *tick_ns, arrivals: arrivals.clone() };
-            let sender = Sender::new(self.load.clone(), pace, self.links.clone());
-            let thread = runtime::core::thread("sender", move || sender.run());
-            self.sender = Some(thread.map_err(BenchError::Executor)?);
+    }
+
+    /// Shares the connections among as many threads as there are cores.
+    fn start_crews<M: Member + Send + 'static>(
+        &mut self,
+        members: Vec<M>,
+        finish: fn(M, &Result<(), FrameError>) -> SendTally,
+    ) -> Result<(), BenchError> {
+        let clock = self.load.clock;
+        let crews = runtime::core::cpus().min(members.len()).max(1);
+        let mut shares: Vec<Vec<M>> = (0..crews).map(|_| Vec::new()).collect();
+        for (index, member) in members.into_iter().enumerate() {
+            shares[index % crews].push(member);
+        }
+        for (index, share) in shares.into_iter().enumerate() {
+            let crew = Crew::new(share, clock).map_err(BenchError::Executor)?;
+            let blank = self.load.tally();
+            let work = move || {
+                crew.run().into_iter().fold(blank, |mut tally, (member, ended)| {
+                    tally.merge(finish(member, &ended));
+                    tally
+                })
+            };
+            self.threads.push(runtime::core::thread(&format!("answers-{index}"), work).map_err(BenchError::Executor)?);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! An open loop: one thread sends what is due and looks at no answer, and one for each connection reads the answers.
+//! An open loop: one thread sends what is due and looks at no answer, others read the answers.
 //!
 //! The opaque of a request is its number in the plan, so a reader knows from the plan when it was due; reader and
 //! sender share two counters and nothing else.
@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use remoting::frame::FrameError;
 
-use crate::duties::DUTY_OPAQUE;
+use crate::crew::Member;
+use crate::hand::{End, Hand};
+use crate::in_flight::Request;
 use crate::load::{Load, Place};
 use crate::pace::Pace;
 use crate::record::Recorder;
-use crate::reply::{self, Reply};
-use crate::tally::{Answer, EndAnswer, SendTally, Sent, is_stored};
+use crate::tally::{SendTally, Sent};
 use crate::template::Patch;
 use crate::wire::{Frames, Link};
 
@@ -157,48 +159,27 @@ impl Sender {
 
 /// The reading side of one connection.
 pub(crate) struct Reader {
-    link: Arc<Link>,
+    hand: Hand,
     counts: Arc<Counts>,
-    load: Arc<Load>,
     pace: Pace,
     place: Place,
     answered: Turns,
     /// Half messages whose end was answered.
     ended: Turns,
-    /// Ends of half messages.
-    out: BytesMut,
     /// Requests that were answered since the counters were moved.
     answered_unreported: u64,
-    tally: SendTally,
-    recorder: Recorder,
 }
 
 impl Reader {
     pub(crate) fn new(link: Arc<Link>, counts: Arc<Counts>, load: Arc<Load>, pace: Pace, place: Place) -> Reader {
-        let (tally, recorder) = (load.tally_of(&link), load.shelf.recorder());
-        Reader {
-            link,
-            counts,
-            load,
-            pace,
-            place,
-            answered: Turns::default(),
-            ended: Turns::default(),
-            out: BytesMut::new(),
-            answered_unreported: 0,
-            tally,
-            recorder,
-        }
+        let [answered, ended] = [(); 2].map(|()| Turns::default());
+        Reader { hand: Hand::new(link, load), counts, pace, place, answered, ended, answered_unreported: 0 }
     }
 
-    /// Reads until the connection ends, and tells what came of it.
-    pub(crate) fn run(mut self) -> SendTally {
-        let (link, clock) = (self.link.clone(), self.load.clock);
-        let outcome = link.read_on(clock, &mut self);
-        self.tally.unreadable += u64::from(outcome.is_err());
-        self.tally.lost += self.counts.unanswered() * self.load.batch();
-        self.load.links_busy.fetch_sub(1, Ordering::Relaxed);
-        self.tally
+    /// What came of it, once its connection has ended.
+    pub(crate) fn finish(self, ended: &Result<(), FrameError>) -> SendTally {
+        let lost = self.counts.unanswered() * self.hand.load.batch();
+        self.hand.finish(ended, lost)
     }
 
     /// The turn of a request that was sent here.
@@ -206,33 +187,10 @@ impl Reader {
         self.place.turn(number).filter(|turn| *turn < self.counts.sent.load(Ordering::Acquire))
     }
 
-    fn answer(&mut self, number: u64, reply: Reply, frame: &[u8], arrived_ns: u64) {
-        let (code, due_ns) = (reply.code, self.pace.due_ns(number));
-        let (messages, lane) = (self.load.batch(), self.load.templates.lane(number));
-        let answer = Answer { messages, lanes: &self.load.lanes, lane, due_ns, arrived_ns, reply, frame };
-        self.tally.answer(&answer, &mut self.recorder);
-        match &self.load.ends {
-            Some(ends) if is_stored(code) => {
-                if ends.write(number, frame, end_opaque(number), &mut self.out).is_none() {
-                    self.tally.unreadable += 1;
-                    self.over(number);
-                }
-            }
-            _ => self.over(number),
-        }
-    }
-
-    fn end_answer(&mut self, number: u64, reply: &Reply, frame: &[u8], arrived_ns: u64) {
-        let commits = self.load.ends.as_ref().is_some_and(|ends| ends.commits(number));
-        let answer = EndAnswer { commits, due_ns: self.pace.due_ns(number), arrived_ns, code: reply.code, frame };
-        self.tally.end(&answer, &mut self.recorder);
-        self.over(number);
-    }
-
     /// Nothing more is to come of a request.
     fn over(&mut self, number: u64) {
         self.answered_unreported += 1;
-        if let Some(order) = self.load.templates.order() {
+        if let Some(order) = self.hand.load.templates.order() {
             self.counts.keys_busy[order.place(number)].store(false, Ordering::Release);
         }
     }
@@ -257,59 +215,56 @@ impl Turns {
     }
 }
 
-/// The opaque of the end of a half message: all of these are below 0.
-fn end_opaque(number: u64) -> i32 {
-    -1 - number as i32
+/// That of a half message: all of these are below 0.
+fn end_of(number: u64) -> End {
+    End { opaque: -1 - number as i32 }
+}
+
+impl Member for Reader {
+    fn link(&self) -> &Arc<Link> {
+        &self.hand.link
+    }
 }
 
 impl Frames for Reader {
-    fn waited(&mut self, waited_ns: u64) {
-        self.tally.waited_ns = waited_ns;
-    }
-
     fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
-        let Ok(reply) = reply::read(frame) else {
-            self.tally.unreadable += 1;
-            return;
-        };
-        if !reply.is_response || reply.opaque == DUTY_OPAQUE {
-            return; // Something that the server tells its producers, or its word on a heartbeat.
-        }
+        let Some(reply) = self.hand.reply(frame) else { return };
         let ends = reply.opaque < 0;
         let number = if ends { -1 - i64::from(reply.opaque) } else { i64::from(reply.opaque - OPAQUE_MIN) };
-        let turn = u64::try_from(number).ok().and_then(|number| Some((number, self.turn_of(number)?)));
-        match turn {
-            Some((number, turn)) if ends && self.ended.add(turn) => self.end_answer(number, &reply, frame, arrived_ns),
-            Some((number, turn)) if !ends && self.answered.add(turn) => self.answer(number, reply, frame, arrived_ns),
-            _ => self.tally.strange_answers += 1,
+        let found = u64::try_from(number).ok().and_then(|number| Some((number, self.turn_of(number)?)));
+        let turns = if ends { &mut self.ended } else { &mut self.answered };
+        let Some((number, _)) = found.filter(|(_, turn)| turns.add(*turn)) else {
+            self.hand.tally.strange_answers += 1;
+            return;
+        };
+        let request = Request { number, due_ns: self.pace.due_ns(number) };
+        let is_over = if ends {
+            self.hand.end_answer(request, &reply, frame, arrived_ns);
+            true
+        } else {
+            self.hand.answer(request, end_of(number), reply, frame, arrived_ns)
+        };
+        if is_over {
+            self.over(number);
         }
     }
 
     fn batch_end(&mut self) {
         let answered = std::mem::take(&mut self.answered_unreported);
         self.counts.answered.fetch_add(answered, Ordering::Release);
-        self.load.answered.fetch_add(answered * self.load.batch(), Ordering::Relaxed);
-        if !self.out.is_empty() {
-            self.link.send(&self.out);
-            self.out.clear();
-        }
-        self.recorder.hand_over();
+        self.hand.load.answered.fetch_add(answered * self.hand.load.batch(), Ordering::Relaxed);
+        self.hand.hand_over();
     }
 
     fn broken(&mut self) {
         let given_up = self.counts.awaited();
         self.counts.given_up.fetch_add(given_up, Ordering::Release);
         self.counts.keys_busy.iter().for_each(|key| key.store(false, Ordering::Release));
-        // Ends of half messages are of no use on another connection: those are given up.
-        self.out.clear();
-        self.tally.connections_lost += 1;
-        self.recorder.counts.failed += given_up * self.load.batch();
-        self.recorder.hand_over();
+        self.hand.broken(given_up * self.hand.load.batch());
     }
 
     fn restored(&mut self, away_ns: u64) {
-        self.tally.slow.over(self.link.port());
-        self.tally.away_ns_max = self.tally.away_ns_max.max(away_ns);
+        self.hand.restored(away_ns);
     }
 }
 

@@ -40,7 +40,7 @@ impl Errors {
     }
 }
 
-/// What answers have waited in the socket before their reader was awake.
+/// What answers have waited in the socket before their reader was awake, as far as their times contain it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) count: u64,
@@ -76,9 +76,9 @@ pub(crate) struct SendTally {
     pub(crate) rolled_back: u64,
     /// None: they are not checked.
     pub(crate) offsets: Option<OffsetLedger>,
-    /// Of what arrived last, in the socket.
+    /// Of what arrived last, in the socket, where times count until it is read.
     pub(crate) waited_ns: u64,
-    /// Of all answers whose times are kept: how many, and what they have waited in the socket.
+    /// Of all answers whose times are kept.
     pub(crate) waits: Waits,
     /// Those that took long, where they are asked for.
     pub(crate) slow: SlowSends,

@@ -30,7 +30,7 @@ const RECEIVE_BYTES: usize = 256 << 10;
 pub(crate) trait Frames {
     /// What arrived now had waited in the socket until this thread was awake and read it.
     fn waited(&mut self, _waited_ns: u64) {}
-    /// A whole frame, its length word included, that had arrived at that time.
+    /// A whole frame, its length word included, that had arrived in the socket at that time.
     fn frame(&mut self, frame: &[u8], arrived_ns: u64);
     /// What arrived together is through.
     fn batch_end(&mut self);
@@ -67,7 +67,7 @@ impl Link {
         (0..count).map(|_| Link::open(broker)).collect()
     }
 
-    fn stream(&self) -> Arc<TcpStream> {
+    pub(crate) fn stream(&self) -> Arc<TcpStream> {
         self.stream.lock().expect("no holder panics").clone()
     }
 
@@ -131,64 +131,102 @@ impl Link {
                 self.close();
                 return ended;
             }
-            self.broken.store(true, Ordering::Relaxed);
-            frames.broken();
-            let away_from_ns = clock.now_ns();
-            if !self.reopen(clock) {
-                self.close();
-                return Ok(());
+            let away = Away::begin(self, clock, frames);
+            while !away.look(self, clock, frames) {
+                if self.is_closed() {
+                    return Ok(());
+                }
+                clock.sleep(AWAY_PAUSE);
             }
-            self.broken.store(false, Ordering::Relaxed);
-            frames.restored(clock.now_ns() - away_from_ns);
         }
-    }
-
-    /// False: it was closed meanwhile, or the target is away for too long.
-    fn reopen(&self, clock: RunClock) -> bool {
-        let limit_ns = clock.now_ns() + nanoseconds(AWAY_TIME_MAX);
-        while !self.is_closed() && clock.now_ns() < limit_ns {
-            if let Ok(stream) = connect(self.broker) {
-                *self.stream.lock().expect("no holder panics") = Arc::new(stream);
-                // A close between the two would have shut the old stream down only.
-                return !self.is_closed();
-            }
-            clock.sleep(AWAY_PAUSE);
-        }
-        false
     }
 
     fn read_frames(&self, clock: RunClock, frames: &mut impl Frames) -> Result<(), FrameError> {
         let stream = self.stream();
-        let mut buffer = vec![0; RECEIVE_BYTES];
-        let mut filled = 0;
-        while !self.is_closed() {
-            let (received, waited_ns) = match net::receive_stamped(&stream, &mut buffer[filled..]) {
-                Ok((0, _)) => return Ok(()),
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Ok(()),
-            };
-            filled += received;
-            let arrived_ns = clock.now_ns();
-            frames.waited(waited_ns);
-            let mut at = 0;
-            let mut wanted = frame::bytes_wanted(&buffer[..filled])?;
-            while wanted > 0 && filled - at >= wanted {
-                frames.frame(&buffer[at..at + wanted], arrived_ns);
-                at += wanted;
-                wanted = frame::bytes_wanted(&buffer[at..filled])?;
-            }
-            if at > 0 {
-                buffer.copy_within(at..filled, 0);
-                filled -= at;
-                frames.batch_end();
-            }
-            // Room for the rest of the frame at the front, whose length was checked.
-            if buffer.len() < filled + RECEIVE_BYTES / 2 || buffer.len() < wanted {
-                buffer.resize((filled + RECEIVE_BYTES).max(wanted), 0);
-            }
-        }
+        let mut inbox = Inbox::new();
+        while !self.is_closed() && inbox.receive(&stream, clock, frames)? {}
         Ok(())
+    }
+}
+
+/// A connection that its other side has ended, until it is open again or closed for good.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Away {
+    since_ns: u64,
+}
+
+impl Away {
+    pub(crate) fn begin(link: &Link, clock: RunClock, frames: &mut impl Frames) -> Away {
+        link.broken.store(true, Ordering::Relaxed);
+        frames.broken();
+        Away { since_ns: clock.now_ns() }
+    }
+
+    /// Tries to open it again. True: it is open. After too long it is closed.
+    pub(crate) fn look(self, link: &Link, clock: RunClock, frames: &mut impl Frames) -> bool {
+        let away_ns = clock.now_ns() - self.since_ns;
+        if away_ns > nanoseconds(AWAY_TIME_MAX) {
+            link.close();
+            return false;
+        }
+        let Ok(stream) = connect(link.broker) else { return false };
+        *link.stream.lock().expect("no holder panics") = Arc::new(stream);
+        // A close between the two would have shut the old stream down only.
+        if link.is_closed() {
+            return false;
+        }
+        link.broken.store(false, Ordering::Relaxed);
+        frames.restored(clock.now_ns() - self.since_ns);
+        true
+    }
+}
+
+/// What was read of a connection and is not through yet: the beginning of a frame.
+pub(crate) struct Inbox {
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Inbox {
+        Inbox { buffer: vec![0; RECEIVE_BYTES], filled: 0 }
+    }
+
+    /// Reads once, waiting if there is nothing, and hands on what is whole. False: the connection has ended.
+    ///
+    /// # Errors
+    /// When what arrives is not the protocol.
+    pub(crate) fn receive(
+        &mut self,
+        stream: &TcpStream,
+        clock: RunClock,
+        frames: &mut impl Frames,
+    ) -> Result<bool, FrameError> {
+        let (received, waited_ns) = match net::receive_stamped(stream, &mut self.buffer[self.filled..]) {
+            Ok((0, _)) => return Ok(false),
+            Ok(received) => received,
+            Err(error) => return Ok(error.kind() == io::ErrorKind::Interrupted),
+        };
+        self.filled += received;
+        let arrived_ns = clock.now_ns().saturating_sub(waited_ns);
+        frames.waited(waited_ns);
+        let mut at = 0;
+        let mut wanted = frame::bytes_wanted(&self.buffer[..self.filled])?;
+        while wanted > 0 && self.filled - at >= wanted {
+            frames.frame(&self.buffer[at..at + wanted], arrived_ns);
+            at += wanted;
+            wanted = frame::bytes_wanted(&self.buffer[at..self.filled])?;
+        }
+        if at > 0 {
+            self.buffer.copy_within(at..self.filled, 0);
+            self.filled -= at;
+            frames.batch_end();
+        }
+        // Room for the rest of the frame at the front, whose length was checked.
+        if self.buffer.len() < self.filled + RECEIVE_BYTES / 2 || self.buffer.len() < wanted {
+            self.buffer.resize((self.filled + RECEIVE_BYTES).max(wanted), 0);
+        }
+        Ok(true)
     }
 }
 

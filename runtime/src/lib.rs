@@ -15,6 +15,7 @@ pub mod mesh;
 pub mod net;
 pub mod process;
 mod reactor;
+pub mod ready_set;
 pub mod ring;
 mod scheduling;
 pub mod sync;
