@@ -36,6 +36,8 @@ pub enum Mode {
     Peer(PeerArgs),
     /// Wait until a starting broker stores a message.
     Ready(ReadyArgs),
+    /// Be a target that answers every send at once and stores nothing: shows what the generator itself can do.
+    Canned(CannedArgs),
     /// Print medians, spread and ratios of the results of many runs.
     Summary(SummaryArgs),
 }
@@ -304,6 +306,14 @@ fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     ends.filter(|(first, last)| first < last && *first > 0)
         .map(|(first, last)| first..=last)
         .ok_or_else(|| "write two ports, such as 20000-20100".to_owned())
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct CannedArgs {
+    /// Address to listen on, host:port; port 0 takes a free one. The address is printed. To be measured with `send
+    /// --no-create --no-offset-check`.
+    #[arg(long, default_value = "127.0.0.1:0", value_parser = address)]
+    pub listen: SocketAddr,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,14 +1,14 @@
 //! The commands of `ringmq bench`, from their arguments to what they print.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use runtime::process::StopSignal;
 use serde_json::Value;
 
-use crate::arguments::{Args, CompareArgs, DeskArgs, Mode, ReportArgs, RunArgs, TargetArgs, address};
+use crate::arguments::{Args, CannedArgs, CompareArgs, DeskArgs, Mode, ReportArgs, RunArgs, TargetArgs, address};
 use crate::compare::Comparison;
 use crate::error::BenchError;
 use crate::folder::stored::StoredRun;
@@ -18,7 +18,7 @@ use crate::phase::course::Measured;
 use crate::plan::Plan;
 use crate::report::Outcome;
 use crate::run::{Pictures, Run, begin_both, finish_both, turns, write_page, write_pictures};
-use crate::{brief, folder, peer, phase, ready, single, summary};
+use crate::{brief, canned, folder, peer, phase, ready, single, summary};
 
 /// Runs what is asked for and prints tables and lines of JSON.
 ///
@@ -32,6 +32,7 @@ pub fn run(args: Args) -> Result<Outcome, BenchError> {
         Mode::Compare(args) => compare(&args),
         Mode::Peer(args) => peer::run(&args, &stop_on_signals()?),
         Mode::Ready(args) => ready::run(&args),
+        Mode::Canned(args) => canned(&args),
         Mode::Summary(args) => summary::run(&args),
         Mode::Send(args) => one("send", &single::send(&args)?, &args.target, &args.desk),
         Mode::Consume(args) => one("consume", &single::consume(&args)?, &args.target, &args.desk),
@@ -187,6 +188,13 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<([PathBuf; 2]
         [Some(first), Some(second)] => Ok((folders, first.max(second))),
         _ => Err(came.err().unwrap_or(BenchError::Stopped)),
     }
+}
+
+/// Answers until the process is ended.
+fn canned(args: &CannedArgs) -> Result<Outcome, BenchError> {
+    let listener = TcpListener::bind(args.listen).map_err(BenchError::Executor)?;
+    print(&format!("{}\n", listener.local_addr().map_err(BenchError::Executor)?))?;
+    canned::serve(&listener).map(|()| Outcome::Clean).map_err(BenchError::Executor)
 }
 
 fn print(text: &str) -> Result<(), BenchError> {

@@ -10,6 +10,7 @@
 
 mod arguments;
 mod brief;
+pub mod canned;
 mod clock;
 mod closed_loop;
 mod command;
@@ -36,6 +37,7 @@ mod page;
 mod payload;
 mod peer;
 mod phase;
+mod places;
 mod plan;
 mod pull;
 mod ready;

@@ -179,7 +179,7 @@ impl RunningLoad {
         finish: fn(M, &Result<(), FrameError>) -> SendTally,
     ) -> Result<(), BenchError> {
         let clock = self.load.clock;
-        let crews = runtime::core::cpus().min(members.len()).max(1);
+        let crews = usize::from(runtime::process::cpu_count()).min(members.len()).max(1);
         let mut shares: Vec<Vec<M>> = (0..crews).map(|_| Vec::new()).collect();
         for (index, member) in members.into_iter().enumerate() {
             shares[index % crews].push(member);

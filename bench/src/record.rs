@@ -12,6 +12,8 @@ const TIME_NS_MAX: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
 /// Threads beyond it share: memory does not grow with the connections, and two of many seldom meet.
 const SHARDS: usize = 8;
+/// Times that a thread can hold before it asks for more memory, which may take it milliseconds.
+const BATCH_TIMES: usize = 1024;
 
 /// What a time is of. Its tag is its name in all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +189,8 @@ impl Shelf {
     /// A recorder for one more thread.
     pub(crate) fn recorder(self: &Arc<Shelf>) -> Recorder {
         let shard = self.recorders.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        Recorder { shelf: self.clone(), shard, times: Vec::new(), counts: Counts::default() }
+        let times = Vec::with_capacity(BATCH_TIMES);
+        Recorder { shelf: self.clone(), shard, times, counts: Counts::default() }
     }
 
     /// Puts all that was handed over since the last look into `taken`, which is cleared before.

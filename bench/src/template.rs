@@ -25,17 +25,15 @@ use serde_json::{Value, json};
 
 use crate::order::Order;
 use crate::payload::{self, Blank, Stamp};
+use crate::places::{OPAQUE_DIGITS, OPAQUE_PLACE, place_of, places_of};
 use crate::target::Lanes;
 use crate::transaction::Ends;
 
-/// Decimal digits of every opaque, so that one fits where another stood.
-const OPAQUE_DIGITS: usize = 10;
 const BORN_DIGITS: usize = 13;
 const UNIQUE_KEY_DIGITS: usize = 32;
 /// The first half of a unique key tells runs apart, the second the messages of a run.
 const RUN_DIGITS: usize = UNIQUE_KEY_DIGITS / 2;
 /// Texts that stand in the template where each message writes its own.
-const OPAQUE_PLACE: i32 = 1_987_654_321;
 const BORN_PLACE_MS: i64 = 8_765_432_109_876;
 const NUMBER_PLACE: &str = "ZZZZZZZZZZZZZZZZ";
 const KEY_PLACE: &str = "YYYYYYYYYYYYYYYY";
@@ -364,17 +362,6 @@ impl Body {
 fn zlib(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = ZlibEncoder::new(Vec::with_capacity(bytes.len()), Compression::fast());
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory takes what is written")
-}
-
-/// Where a text that stands in the header once begins.
-fn place_of(head: &[u8], text: &[u8]) -> usize {
-    let places = places_of(head, text);
-    assert!(places.len() == 1, "the text that keeps a place stands in the header {} times", places.len());
-    places[0]
-}
-
-fn places_of(bytes: &[u8], text: &[u8]) -> Vec<usize> {
-    bytes.windows(text.len()).enumerate().filter(|(_, window)| *window == text).map(|(at, _)| at).collect()
 }
 
 fn write_numbers(number: u64, places: &[usize], out: &mut [u8]) {

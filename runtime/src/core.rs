@@ -79,11 +79,6 @@ pub fn thread<T: Send + 'static>(
     std::thread::Builder::new().name(name.to_owned()).spawn(work)
 }
 
-/// Processors that this process may use.
-pub fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// Starts a task in the data queue of this core. It runs to its end by itself.
 pub fn spawn(future: impl Future<Output = ()> + 'static) {
     spawn_in(Share::Data, future);

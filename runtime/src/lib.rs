@@ -3,6 +3,7 @@
 //! This is the only crate that names glommio, io-uring, libc or nix, and the only one with `unsafe`. All above it sees
 //! safe values, so that the reactor below can be replaced by a change of this crate alone.
 
+pub mod allocations;
 pub mod ballast;
 pub mod buffer;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod flush;
 pub mod mapped;
 pub mod mesh;
 pub mod net;
+pub mod priority;
 pub mod process;
 mod reactor;
 pub mod ready_set;

@@ -23,6 +23,7 @@ pub mod ports;
 pub mod process;
 pub mod program;
 pub mod record;
+pub mod relay;
 pub mod request;
 pub mod target;
 pub mod transaction;

@@ -21,6 +21,8 @@ usage: cargo xtask COMMAND
                         official clients do everything at once while the broker is killed and restarted (30 minutes)
   crowd [--groups N --topics N] [--release]
                         consumers of 1,000 groups come and go in waves beside a steady producer
+  verdicts [--tries N] [--rounds N] [--slower SHARE] [--release]
+                        whether `ringmq bench compare` finds a tenth, and calls equal brokers equal (20 tries of both)
   clients [--only java|go]
                         the official Java and Go clients against a broker of their own
   compat [--seed N]     the same requests and filter expressions to Apache RocketMQ and to RingMQ; not part of ci";
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["tidy"] => steps.check("tidy", tidy::check),
         ["kill9", rest @ ..] => program(&mut steps, "kill9", &["--rounds", KILL9_ROUNDS], rest),
         ["crowd", rest @ ..] => program(&mut steps, "crowd", &[], rest),
+        ["verdicts", rest @ ..] => program(&mut steps, "verdicts", &[], rest),
         ["soak", rest @ ..] => program(&mut steps, "soak", &[], rest),
         ["clients", rest @ ..] => clients::run(&mut steps, rest),
         ["compat", rest @ ..] => compat::run(&mut steps, rest),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::Random;
 use remoting::text::Text;
+use runtime::priority::Ordinary;
 
 use super::backlog;
 use super::caught_up::CaughtUp;
@@ -162,6 +163,8 @@ impl Course<'_> {
             }
             _ => None,
         };
+        // All threads of the load are there. What this one does once a second is not to hold up a broker beside it.
+        let _watching = Ordinary::begin();
         let mut watch = Watch::new(clock, shelf, &self.target, sheets, desk);
         let mut caught_up = CaughtUp::new(phase, self.rate());
         let watched = match &load {
