@@ -11,7 +11,8 @@ static ALLOCATOR: Counting = Counting;
 /// `ringmq bench send` with these options; how often it asked for memory.
 fn allocations_of(broker: &str, options: &[&str]) -> u64 {
     let command = bench::Args::augment_args(clap::Command::new("bench"));
-    let words = ["bench", "send", "--no-create", "--no-offset-check", "--topic", "T", "--size", "128", "--warmup", "0.1"];
+    let words =
+        ["bench", "send", "--no-create", "--no-offset-check", "--topic", "T", "--size", "128", "--warmup", "0.1"];
     let matches = command.get_matches_from(words.iter().chain(&["--broker", broker]).chain(options));
     let args = bench::Args::from_arg_matches(&matches).expect("these are its arguments");
     let before = allocations::count();

@@ -9,6 +9,7 @@
 //!   that must own the process say that they were left out.
 
 pub mod bench;
+pub mod benchmarks;
 pub mod compat;
 pub mod connection;
 pub mod folder;

@@ -1,4 +1,5 @@
-//! The programs that use RocketMQ's official clients, in `tests/java` and `tests/go`: how to build and to call them.
+//! The programs that use RocketMQ's official clients, in `tests/java`, `tests/java-bench` and `tests/go`: how to build and to
+//! call them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,21 @@ impl Client {
     /// # Errors
     /// When it cannot be built.
     pub fn java(class: &str) -> Result<Client, String> {
-        let folder = folder("java");
+        let mut client = Client::java_of("java")?;
+        client.arguments.push(class.to_owned());
+        Ok(client)
+    }
+
+    /// RocketMQ's own benchmark programs, built first: the first argument of a command is the class.
+    ///
+    /// # Errors
+    /// When they cannot be fetched or built.
+    pub fn benchmarks() -> Result<Client, String> {
+        Client::java_of("java-bench")
+    }
+
+    fn java_of(folder_name: &str) -> Result<Client, String> {
+        let folder = folder(folder_name);
         build(Command::new("mvn").args(["--quiet", "--batch-mode", "package"]).current_dir(&folder))?;
         let target = folder.join("target");
         let logs = std::env::temp_dir().join("ringmq-java-client");
@@ -29,7 +44,6 @@ impl Client {
             "-Drocketmq.client.rebalance.waitInterval=2000",
             "-cp",
             &classes,
-            class,
         ];
         Ok(Client { program: "java".into(), arguments: arguments.map(String::from).to_vec() })
     }

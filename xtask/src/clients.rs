@@ -1,4 +1,5 @@
-//! The official Java and Go clients against a broker of their own: the programs are in `tests/java` and `tests/go`.
+//! The official Java and Go clients, and RocketMQ's own benchmark programs, against a broker of their own: the programs are in
+//! `tests/java`, `tests/java-bench` and `tests/go`.
 //!
 //! On a developer's machine a client whose tools are missing is left out, loudly; with `CI=true` that is a failure.
 
@@ -12,14 +13,12 @@ struct Client {
     needs: &'static [(&'static str, &'static str)],
 }
 
-const CLIENTS: [Client; 2] = [
-    Client {
-        name: "java",
-        needs: &[
-            ("java", "a JDK 11 or newer: apt-get install openjdk-17-jdk-headless"),
-            ("mvn", "Maven: apt-get install maven"),
-        ],
-    },
+const JAVA: [(&str, &str); 2] =
+    [("java", "a JDK 11 or newer: apt-get install openjdk-17-jdk-headless"), ("mvn", "Maven: apt-get install maven")];
+
+const CLIENTS: [Client; 3] = [
+    Client { name: "java", needs: &JAVA },
+    Client { name: "benchmarks", needs: &JAVA },
     Client { name: "go", needs: &[("go", "Go 1.23 or newer: https://go.dev/dl, or apt-get install golang-go")] },
 ];
 
@@ -27,7 +26,7 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[&str]) -> Result<(), String> {
     let only = match arguments {
         [] => None,
         ["--only", name] if CLIENTS.iter().any(|client| client.name == *name) => Some(*name),
-        other => return Err(format!("clients takes `--only java` or `--only go`, not {other:?}")),
+        other => return Err(format!("clients takes `--only java`, `--only benchmarks` or `--only go`, not {other:?}")),
     };
     let required = std::env::var("CI").is_ok_and(|value| value == "true");
     for client in CLIENTS.iter().filter(|client| only.is_none_or(|only| only == client.name)) {

@@ -23,8 +23,8 @@ usage: cargo xtask COMMAND
                         consumers of 1,000 groups come and go in waves beside a steady producer
   verdicts [--tries N] [--rounds N] [--slower SHARE] [--release]
                         whether `ringmq bench compare` finds a tenth, and calls equal brokers equal (20 tries of both)
-  clients [--only java|go]
-                        the official Java and Go clients against a broker of their own
+  clients [--only java|benchmarks|go]
+                        the official Java and Go clients, and RocketMQ's own benchmarks, against a broker of their own
   compat [--seed N]     the same requests and filter expressions to Apache RocketMQ and to RingMQ; not part of ci";
 
 /// Tests from outside that run at once: most of them wait most of the time, for timers, for leases, for a broker's end.

@@ -1,11 +1,12 @@
 //! `clients java|go`: builds a program that uses an official client and runs it against a broker of its own, with a
-//! restart of the broker in the middle.
+//! restart of the broker in the middle. `clients benchmarks`: RocketMQ's own benchmark programs, each for a few seconds.
 //!
 //! The last line is `N passed, N failed`; the exit code is 0 only if none failed. With `RINGMQ_TEST_TARGET` the given
 //! servers are used and not restarted.
 
 use std::process::{ExitCode, Stdio};
 
+use harness::benchmarks;
 use harness::official::Client;
 use harness::process::Dev;
 use harness::target::TARGET_VARIABLE;
@@ -13,15 +14,15 @@ use harness::{left_out, unique_name};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let client = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["java"] => Client::java("ringmq.Main"),
-        ["go"] => Client::go(),
+    let counts = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["java"] => Client::java("ringmq.Main").and_then(|client| run(&client)),
+        ["go"] => Client::go().and_then(|client| run(&client)),
+        ["benchmarks"] => benchmarks::run().map(|[passed, failed]| Counts { passed, failed }),
         _ => {
-            eprintln!("usage: clients java|go");
+            eprintln!("usage: clients java|go|benchmarks");
             return ExitCode::from(2);
         }
     };
-    let counts = client.and_then(|client| run(&client));
     match counts {
         Ok(Counts { passed, failed }) => {
             println!("{passed} passed, {failed} failed");
