@@ -78,6 +78,13 @@ pub struct TargetArgs {
     pub trace_slower_than: Option<Duration>,
 }
 
+impl TargetArgs {
+    /// Without anything that is not needed.
+    pub(crate) fn of(broker: SocketAddr) -> TargetArgs {
+        TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None }
+    }
+}
+
 fn slower_than(text: &str) -> Result<Duration, String> {
     let seconds = span(text).ok_or("a time has a unit: us, ms or s")?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())

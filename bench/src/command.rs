@@ -17,7 +17,7 @@ use crate::phase::Phase;
 use crate::phase::course::Measured;
 use crate::plan::Plan;
 use crate::report::Outcome;
-use crate::run::{Pictures, Run, begin_both, finish_both, turns, write_page, write_pictures};
+use crate::run::{Pictures, REPORT_FILE, Run, begin_both, finish_both, page_of, turns, write_page, write_pictures};
 use crate::{brief, canned, folder, peer, phase, ready, single, summary};
 
 /// Runs what is asked for and prints tables and lines of JSON.
@@ -89,11 +89,13 @@ fn stop_on_signals() -> Result<Arc<StopSignal>, BenchError> {
 
 /// The page of some run folders.
 fn report(args: &ReportArgs) -> Result<Outcome, BenchError> {
-    let path = write_page(&args.folders, args.output.as_deref())?;
+    let page = page_of(&args.folders)?;
+    let path = args.output.clone().unwrap_or_else(|| args.folders[0].join(REPORT_FILE));
+    write_page(&page, &path)?;
     eprintln!("{}", path.display());
     let pictures = Pictures { svg: args.svg.as_deref(), png: args.png.as_deref() };
     if pictures.svg.is_some() || pictures.png.is_some() {
-        let count = write_pictures(&args.folders, pictures)?;
+        let count = write_pictures(&page, pictures)?;
         pictures
             .svg
             .into_iter()
@@ -162,13 +164,7 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<([PathBuf; 2]
     let out = out_folder(args.desk.out.as_ref(), &plan);
     let folders = [out.join("a"), out.join("b")];
     let stop = stop_on_signals()?;
-    let targets = brokers.map(|broker| TargetArgs {
-        broker,
-        server_pid: None,
-        label: String::new(),
-        target: Some(broker.to_string()),
-        trace_slower_than: None,
-    });
+    let targets = brokers.map(|broker| TargetArgs { target: Some(broker.to_string()), ..TargetArgs::of(broker) });
     let runs = [&targets[0], &targets[1]].map(|target| plan_run(&plan, args.rounds, target, &args.desk));
     runs[0].check()?;
     let identities = [Identity::of(brokers[0])?, Identity::of(brokers[1])?];

@@ -17,7 +17,7 @@ use crate::folder::interval_log::LoggedInterval;
 use crate::folder::stored::{StoredRun, merged};
 use crate::record::Kind;
 use chart::RatePoint;
-pub(crate) use png::png;
+pub(crate) use png::Painter;
 pub(crate) use svg::number;
 use svg::{COLOURS, Drawing, escaped, time};
 

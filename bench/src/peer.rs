@@ -258,13 +258,8 @@ impl Comparison<'_> {
 }
 
 fn target_of(server: &Server) -> TargetArgs {
-    TargetArgs {
-        broker: server.broker,
-        server_pid: Some(server.pid()),
-        label: String::new(),
-        target: Some(server.product.name().to_owned()),
-        trace_slower_than: None,
-    }
+    let name = server.product.name().to_owned();
+    TargetArgs { server_pid: Some(server.pid()), target: Some(name), ..TargetArgs::of(server.broker) }
 }
 
 fn java_version() -> String {

@@ -181,6 +181,22 @@ struct PullQueue {
 }
 
 impl PullQueue {
+    /// Without an end.
+    fn new(topic: Text, queue_id: i32, lane: usize, start: i64) -> PullQueue {
+        PullQueue {
+            topic,
+            queue_id,
+            lane,
+            is_retry: false,
+            start,
+            next_offset: start,
+            consumed: Arc::new(AtomicI64::new(start)),
+            limit: None,
+            asked_ns: 0,
+            refused: false,
+        }
+    }
+
     fn is_through(&self) -> bool {
         self.limit.is_some_and(|limit| self.next_offset >= limit)
     }
@@ -424,34 +440,15 @@ impl RunningPulls {
 impl PullForm {
     /// All lanes, and behind them that of the retry topic if anything is sent back.
     fn queues(&self, bounds: PullBounds<'_>) -> Vec<PullQueue> {
+        let limits = bounds.limits.unwrap_or_default();
         let queue = |(lane, start): (usize, &i64)| PullQueue {
-            topic: self.lanes.topic(lane).clone(),
-            queue_id: self.lanes.queue_id(lane),
-            lane,
-            is_retry: false,
-            start: *start,
-            next_offset: *start,
-            consumed: Arc::new(AtomicI64::new(*start)),
-            limit: bounds.limits.map(|limits| limits[lane]),
-            asked_ns: 0,
-            refused: false,
+            limit: limits.get(lane).copied(),
+            ..PullQueue::new(self.lanes.topic(lane).clone(), self.lanes.queue_id(lane), lane, *start)
         };
         let mut queues: Vec<PullQueue> = bounds.starts.iter().enumerate().map(queue).collect();
         if self.retry_share.is_some() {
-            let lane = queues.len();
-            let retry = PullQueue {
-                topic: self.retry_topic(),
-                queue_id: 0,
-                lane,
-                is_retry: true,
-                start: 0,
-                next_offset: 0,
-                consumed: Arc::default(),
-                limit: None,
-                asked_ns: 0,
-                refused: false,
-            };
-            queues.push(retry);
+            let retry = PullQueue::new(self.retry_topic(), 0, queues.len(), 0);
+            queues.push(PullQueue { is_retry: true, ..retry });
         }
         queues
     }

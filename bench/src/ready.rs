@@ -66,7 +66,7 @@ fn attempt(broker: SocketAddr, clock: RunClock) -> Result<(), String> {
 }
 
 fn send_one(broker: SocketAddr, link: &Arc<Link>, clock: RunClock) -> Result<(), String> {
-    let target = TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None };
+    let target = TargetArgs::of(broker);
     let topic = TopicForm { name: None, topics: 1, queues: 1, wire: Wire::Json, create: true, check_offsets: false };
     let target = Target::prepare(&target, &topic).map_err(|error| error.to_string())?;
     let blank = payload::blank(BODY_BYTES_MIN, 1.0, &mut Random::new(target.run));

@@ -15,12 +15,12 @@ use crate::host;
 use crate::identity::Identity;
 use crate::live::Live;
 use crate::outage::Outage;
-use crate::page;
+use crate::page::{self, Page, Painter};
 use crate::phase::Phase;
 use crate::phase::course::{self, Measured};
 use crate::report::Outcome;
 
-const REPORT_FILE: &str = "report.html";
+pub(crate) const REPORT_FILE: &str = "report.html";
 
 /// Who is shown what came of each phase.
 pub(crate) type Shown<'a> = &'a dyn Fn(&Measured) -> Result<(), BenchError>;
@@ -179,7 +179,7 @@ impl Active<'_> {
             kept = format!(" and kept in {}", path.display());
             if folder.finish(state, cause.map(ToString::to_string).as_deref()).is_some() {
                 outcome = Outcome::Partial;
-            } else if let Err(error) = write_page(&[path], None) {
+            } else if let Err(error) = own_page(path) {
                 runtime::console::tell(format_args!("{error}"));
                 outcome = Outcome::Partial;
             }
@@ -225,30 +225,41 @@ pub(crate) fn turns<T>(round: u32, [first, second]: [T; 2]) -> [T; 2] {
     if round % 2 == 1 { [first, second] } else { [second, first] }
 }
 
-/// Writes the page of some run folders, by default into the first, and tells where it is.
-///
-/// # Errors
-/// When a folder is none, or the page cannot be written.
-pub(crate) fn write_page(folders: &[PathBuf], output: Option<&Path>) -> Result<PathBuf, BenchError> {
-    let runs = folders.iter().map(|folder| StoredRun::read(folder)).collect::<Result<Vec<_>, _>>()?;
-    let path = output.map_or_else(|| folders[0].join(REPORT_FILE), Path::to_path_buf);
-    let failed = |source| BenchError::Page { path: path.display().to_string(), source };
-    std::fs::write(&path, page::page(&runs)?.text).map_err(failed)?;
-    Ok(path)
+/// Leaves a run's page in its folder.
+fn own_page(folder: PathBuf) -> Result<(), BenchError> {
+    let path = folder.join(REPORT_FILE);
+    write_page(&page_of(&[folder])?, &path)
 }
 
-/// Writes the pictures of the page of some run folders, each a file, and tells how many.
+/// The page of some run folders.
 ///
 /// # Errors
-/// When a folder is none, or a picture cannot be written.
-pub(crate) fn write_pictures(folders: &[PathBuf], pictures: Pictures<'_>) -> Result<usize, BenchError> {
+/// When a folder is none.
+pub(crate) fn page_of(folders: &[PathBuf]) -> Result<Page, BenchError> {
     let runs = folders.iter().map(|folder| StoredRun::read(folder)).collect::<Result<Vec<_>, _>>()?;
-    let page = page::page(&runs)?;
+    page::page(&runs)
+}
+
+/// # Errors
+/// When the page cannot be written.
+pub(crate) fn write_page(page: &Page, path: &Path) -> Result<(), BenchError> {
+    let failed = |source| BenchError::Page { path: path.display().to_string(), source };
+    std::fs::write(path, &page.text).map_err(failed)
+}
+
+/// Writes the pictures of a page, each a file, and tells how many.
+///
+/// # Errors
+/// When a picture cannot be made or written.
+pub(crate) fn write_pictures(page: &Page, pictures: Pictures<'_>) -> Result<usize, BenchError> {
     let write = |path: PathBuf, bytes: &[u8]| {
         std::fs::write(&path, bytes).map_err(|source| BenchError::Page { path: path.display().to_string(), source })
     };
     // A program that cannot do it leaves no folder.
-    let as_png = || page.pictures.iter().map(|picture| page::png(&picture.svg)).collect::<Result<Vec<_>, _>>();
+    let as_png = || {
+        let painter = Painter::new()?;
+        page.pictures.iter().map(|picture| painter.png(&picture.svg)).collect::<Result<Vec<_>, _>>()
+    };
     let png = pictures.png.map(|_| as_png()).transpose()?.unwrap_or_default();
     for folder in pictures.svg.into_iter().chain(pictures.png) {
         let failed = |source| BenchError::Page { path: folder.display().to_string(), source };
@@ -285,8 +296,7 @@ mod tests {
         let folders = ["a", "b"].map(|name| out.path().join(name));
         std::fs::create_dir(&folders[1]).unwrap();
         let broker = SocketAddr::from(([127, 0, 0, 1], 1));
-        let target =
-            TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None };
+        let target = TargetArgs::of(broker);
         let run = || Run {
             name: "r",
             plan: Value::Null,

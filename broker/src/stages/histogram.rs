@@ -1,5 +1,6 @@
 //! How often which time was seen: counts of fixed classes, each within a sixteenth of its times.
 
+use remoting::body::stages::quantile_nanos;
 use transport::UNIT_NS;
 
 /// Classes within each doubling of the time: the error of a quantile is below one part in sixteen.
@@ -32,21 +33,14 @@ impl Histogram {
     }
 
     /// The longest time of each class that was seen, in nanoseconds, and how often it was.
-    pub(crate) fn seen(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn seen(&self) -> impl Iterator<Item = (u64, u64)> + Clone {
         let seen = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         seen.map(|(class, count)| (limit_ns(class), *count))
     }
 
     /// The time within which this share of all (0 to 1) was done, in nanoseconds; 0 when nothing was.
     pub(crate) fn quantile_ns(&self, share: f64) -> u64 {
-        let count: u64 = self.counts.iter().sum();
-        let wanted = (count as f64 * share).ceil().max(1.0) as u64;
-        let mut passed = 0;
-        let reached = self.seen().find(|(_, count)| {
-            passed += count;
-            passed >= wanted
-        });
-        reached.map_or(0, |(limit_ns, _)| limit_ns)
+        quantile_nanos(self.seen(), share)
     }
 }
 

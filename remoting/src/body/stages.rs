@@ -73,6 +73,19 @@ body! {
     }
 }
 
+/// The time within which this share of all (0 to 1) was done, of limits in rising order and how many were below each; 0 when
+/// nothing was.
+pub fn quantile_nanos(seen: impl Iterator<Item = (u64, u64)> + Clone, share: f64) -> u64 {
+    let all: u64 = seen.clone().map(|(_, count)| count).sum();
+    let wanted = (all as f64 * share).ceil().max(1.0) as u64;
+    let mut passed = 0;
+    let mut reached = seen.skip_while(|(_, count)| {
+        passed += count;
+        passed < wanted
+    });
+    reached.next().map_or(0, |(limit_nanos, _)| limit_nanos)
+}
+
 impl StageTime {
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.count).sum()
@@ -84,13 +97,7 @@ impl StageTime {
 
     /// The time within which this share of all (0 to 1) was done; 0 when nothing was.
     pub fn quantile_nanos(&self, share: f64) -> u64 {
-        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        let reached = self.buckets.iter().find(|bucket| {
-            seen += bucket.count;
-            seen >= wanted
-        });
-        reached.map_or(0, |bucket| bucket.limit_nanos)
+        quantile_nanos(self.buckets.iter().map(|bucket| (bucket.limit_nanos, bucket.count)), share)
     }
 
     fn add(&mut self, other: &StageTime) {
@@ -175,8 +182,12 @@ impl StageTimes {
         all
     }
 
-    /// What came since an earlier look at the same broker. Slow requests stay those of this look.
+    /// What came since an earlier look at the same broker. Slow requests stay those of this look. One that began anew
+    /// in between has counted all of it since.
     pub fn since(mut self, earlier: &StageTimes) -> StageTimes {
+        if self.began_after(earlier) {
+            return self;
+        }
         for core in &mut self.cores {
             let Some(before) = earlier.cores.iter().find(|before| before.core == core.core) else { continue };
             for request in &mut core.requests {
@@ -189,6 +200,19 @@ impl StageTimes {
             }
         }
         self
+    }
+
+    /// Counts only grow while a broker runs: one that went back is of another process.
+    fn began_after(&self, earlier: &StageTimes) -> bool {
+        let stages = earlier.cores.iter().flat_map(|core| {
+            let requests = core.requests.iter();
+            requests.flat_map(move |request| request.stages.iter().map(move |stage| (core.core, request, stage)))
+        });
+        stages.into_iter().any(|(core, request, before)| {
+            let now = self.cores.iter().find(|now| now.core == core).and_then(|now| now.request(&request.request));
+            let now = now.and_then(|now| now.stage(&before.stage));
+            now.map_or(0, StageTime::count) < before.count() || now.map_or(0, |now| now.sum_nanos) < before.sum_nanos
+        })
     }
 }
 
@@ -227,6 +251,14 @@ mod tests {
         assert_eq!((flush.count(), flush.quantile_nanos(0.5), flush.quantile_nanos(0.99)), (5, 30, 40));
         assert!((flush.mean_nanos() - 34.0).abs() < 1e-9);
         assert_eq!(before.clone().since(&before).requests(), Vec::<Text>::new());
+    }
+
+    #[test]
+    fn a_broker_that_began_anew_has_its_own_counts() {
+        let before = times(&[&[stage("flush", &[(10, 5), (40, 9)]), stage(TOTAL, &[(20, 14)])]]);
+        let after = times(&[&[stage("flush", &[(10, 6), (40, 1)]), stage(TOTAL, &[(20, 7)])]]);
+        assert_eq!(after.clone().since(&before), after);
+        assert_eq!(times(&[]).since(&before), times(&[]));
     }
 
     #[test]
