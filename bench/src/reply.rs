@@ -110,12 +110,14 @@ fn text_from(header: &[u8], quote: usize) -> Option<&[u8]> {
 fn quote_or_escape(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
+    const QUOTES: u64 = u64::from_ne_bytes([b'"'; 8]);
+    const ESCAPES: u64 = u64::from_ne_bytes([b'\\'; 8]);
     // The high bit of each byte that is 0, and perhaps of some behind the first of these.
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH_BITS;
     let mut at = 0;
     while let Some(eight) = text[at..].first_chunk::<8>() {
         let word = u64::from_le_bytes(*eight);
-        let found = zeros(word ^ ONES * u64::from(b'"')) | zeros(word ^ ONES * u64::from(b'\\'));
+        let found = zeros(word ^ QUOTES) | zeros(word ^ ESCAPES);
         if found != 0 {
             return Some(at + found.trailing_zeros() as usize / 8);
         }
