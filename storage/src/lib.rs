@@ -24,7 +24,7 @@ mod view;
 pub use build::LogBuilder;
 pub use error::{AppendError, BusyCause, StorageError};
 pub use log::{
-    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
+    DroppedSegments, FreedSpace, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
     VisibleRecord, WriteTimes,
 };
 pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};

@@ -40,7 +40,6 @@ use runtime::sync::Notify;
 pub use append::Ticket;
 pub use commit::WriteTimes;
 pub use dispatch::VisibleRecord;
-pub use lookup::KeyMatch;
 pub use read_tiers::{Served, TierReads, TierSwitches};
 pub use retire::{DroppedSegments, FreedSpace, OldSegment};
 pub use stats::LogStats;

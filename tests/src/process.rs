@@ -1,13 +1,14 @@
 //! A server process of a test's own: its log is kept, its lines can be awaited, and it dies with the value.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::folder::Folder;
+use crate::folder::{Folder, listing};
 use crate::ports::free_address;
 use crate::program;
 
@@ -218,6 +219,28 @@ impl Dev {
         arguments.extend(["--cores".into(), self.cores.to_string(), "--logs".into(), self.logs.to_string()]);
         arguments.extend(self.properties.iter().cloned());
         arguments
+    }
+
+    /// The files of the store whose names are offsets, in folders of this name: `commitlog` or `queues`.
+    pub fn numbered_files(&self, folder: &str) -> Vec<PathBuf> {
+        let is_wanted = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.len() == 20)
+                && path.parent().is_some_and(|parent| parent.ends_with(folder))
+        };
+        listing(&self.store()).into_iter().map(|name| self.store().join(name)).filter(is_wanted).collect()
+    }
+
+    /// Makes all segments look two hours old. Those that are written to become young again.
+    ///
+    /// # Panics
+    /// When a time cannot be set.
+    pub fn age_segments(&self) {
+        let before = SystemTime::now() - Duration::from_secs(7200);
+        for path in self.numbered_files("commitlog") {
+            let file = File::options().write(true).open(&path);
+            file.and_then(|file| file.set_modified(before))
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
     }
 
     /// Starts the process and waits until it is ready.

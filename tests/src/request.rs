@@ -12,6 +12,7 @@ use crate::record::{Record, decode_all};
 
 pub const SEND: i32 = 10;
 pub const PULL: i32 = 11;
+pub const QUERY_MESSAGE: i32 = 12;
 pub const CONSUMER_OFFSET: i32 = 14;
 pub const COMMIT_OFFSET: i32 = 15;
 pub const CREATE_TOPIC: i32 = 17;
@@ -169,6 +170,16 @@ pub fn about_queue(code: i32, queue: &Queue) -> Frame {
 
 pub fn offset_by_time(queue: &Queue, time_ms: u64, boundary: &str) -> Frame {
     about_queue(OFFSET_BY_TIME, queue).field("timestamp", time_ms).field("boundaryType", boundary)
+}
+
+/// A query for messages with a key that were stored between two times.
+pub fn query(topic: &str, key: &str, count_max: i32, (from_ms, to_ms): (i64, i64)) -> Frame {
+    Frame::request(QUERY_MESSAGE)
+        .field("topic", topic)
+        .field("key", key)
+        .field("maxNum", count_max)
+        .field("beginTimestamp", from_ms)
+        .field("endTimestamp", to_ms)
 }
 
 pub fn commit_offset(group: &str, queue: &Queue, offset: u64) -> Frame {
