@@ -11,13 +11,13 @@ mod dispatch;
 mod load;
 mod lookup;
 mod prepare;
-mod read_cache;
+pub(crate) mod read_cache;
 mod read_plan;
 mod read_tiers;
 mod retire;
 pub(crate) mod segment;
 mod stats;
-mod tail_cache;
+pub(crate) mod tail_cache;
 pub(crate) mod tail_file;
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ use crate::options::LogFolders;
 use crate::queue::extent_file::{CHUNK_COUNT, ExtentFile, StoredRun};
 use crate::queue::{Entry, key_hash};
 use crate::recovery::Damage;
+use crate::resized::{self, Resized};
 use crate::scan::{RECORD_BYTES_MAX, ScanRange, ScanSegment, Seen, scan};
 use crate::store::{FORMAT_VERSION, Places, StoreTable, log_folder};
 
@@ -209,6 +210,14 @@ impl LogView {
         let path = self.folders.tail_file();
         let kept = Kept::read(&path, self.id, Some(&checkpoint), end.0, checkpoint.segment_bytes)?;
         Ok((kept.runs.iter().map(|run| run.bytes.len() as u64).sum(), kept.lost))
+    }
+
+    /// Segments whose length was mended, oldest first.
+    ///
+    /// # Errors
+    /// When the notes of it cannot be read.
+    pub fn resized(&self) -> Result<Vec<Resized>, StorageError> {
+        resized::read(&self.folders.resized())
     }
 
     /// How many segments there are, where the first begins and the last ends.

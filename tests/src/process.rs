@@ -69,6 +69,17 @@ impl Running {
         self.child.id()
     }
 
+    /// A figure of its memory as the kernel tells it: `VmRSS`, `VmHWM`, `RssAnon`, `RssFile`.
+    ///
+    /// # Panics
+    /// When the process has ended, or there is no such figure.
+    pub fn memory_mib(&self, figure: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process runs");
+        let line = status.lines().find(|line| line.starts_with(figure)).expect("it has memory");
+        let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number of KiB");
+        kib >> 10
+    }
+
     pub fn log(&self) -> String {
         self.lock().all.join("\n")
     }

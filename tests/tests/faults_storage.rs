@@ -18,9 +18,10 @@ use harness::connection::Connection;
 use harness::frame::Frame;
 use harness::mounted::Mounted;
 use harness::process::{Dev, Running};
+use harness::program;
 use harness::request::{
     BATCHED_BYTES, CODE_MESSAGE_ILLEGAL, CODE_OK, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, Stored, batch, create_topic,
-    offset_of, pull, read_queue, send,
+    offset_of, pull, read_queue, runtime_number, send,
 };
 use harness::target::TARGET_VARIABLE;
 use harness::{left_out, patterned_body, unique_name};
@@ -377,10 +378,47 @@ fn a13_consumers_pass_a_file_that_is_missing_in_the_middle() {
         assert_eq!(*content, body(*offset, 10_000), "message {offset}");
         assert_ne!(offsets[*offset as usize] >> 20, 2);
     }
+    assert_eq!(
+        runtime_number(&mut connect(&dev), "skippedMessagesTotal"),
+        lost as u64,
+        "what was passed over is counted"
+    );
     let line = running.await_line("no file holds", Duration::from_secs(5)).expect("the loss is told");
     assert!(line.contains("commitlog"), "{line}");
     let stored = connect(&dev).call_ok(&send(&queue, "next", "")).expect("stored");
     assert_eq!(stored.number("queueOffset").expect("an offset"), MESSAGES as i64);
+}
+
+/// What was cut off is lost; that it was there stays known.
+#[test]
+fn a_file_that_was_cut_in_the_middle_is_told_for_good() {
+    const NAME: &str = "a_file_that_was_cut_in_the_middle_is_told_for_good";
+    const MESSAGES: u64 = 400;
+    if is_given(NAME) {
+        return;
+    }
+    let dev = dev("cut", 1);
+    let mut running = dev.start();
+    let queue = Queue::new(&topic(&dev, "cut", 1), 0);
+    let offsets = fill(&dev, &queue, 0..MESSAGES, 10_000);
+    stop(&mut running);
+    let file = dev.numbered_files("commitlog").remove(1);
+    OpenOptions::new().write(true).open(&file).and_then(|file| file.set_len(400_000)).expect("cut");
+    let mut running = dev.start();
+    let told = running.await_line("had 400000 bytes and was given the 1048576 of a segment", Duration::from_secs(5));
+    assert!(told.expect("the cut is told").contains(&*file.to_string_lossy()));
+    let found = read_past_gaps(&dev, &queue);
+    let kept = offsets.iter().filter(|at| **at >> 20 != 1 || **at + 10_500 < (1 << 20) + 400_000).count();
+    assert!((kept..kept + 2).contains(&found.len()), "{} of {MESSAGES}, {kept} of them whole", found.len());
+    stop(&mut running);
+    for _ in 0..2 {
+        let mut running = dev.start();
+        stop(&mut running);
+    }
+    let store = dev.store().join("store");
+    let dumped = program::run(&["store", "dump", &store.to_string_lossy(), "--json"], Duration::from_secs(60));
+    let is_told = |line: &str| line.contains(r#""kind":"resized""#) && line.contains(r#""bytesFound":400000"#);
+    assert!(dumped.stdout.lines().any(is_told), "{}", dumped.text());
 }
 
 #[test]

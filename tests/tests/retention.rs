@@ -10,16 +10,14 @@ use harness::pop::{Popped, pop};
 use harness::process::{Dev, Running};
 use harness::request::{
     CODE_OK, CODE_PULL_NOT_FOUND, CODE_PULL_OFFSET_MOVED, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, await_count,
-    create_topic, heartbeat, offset_of, pull, read_queue, recall, send,
+    create_topic, heartbeat, offset_of, pull, read_queue, recall, runtime_number, runtime_text, send,
 };
 use harness::target::TARGET_VARIABLE;
 use harness::transaction::{COMMIT, Half, half};
 use harness::{left_out, now_ms, patterned_body, unique_name};
-use serde_json::Value;
 
 const CLEAN_EXPIRED_QUEUES: i32 = 306;
 const DELETE_EXPIRED: i32 = 329;
-const RUNTIME_INFO: i32 = 28;
 const BODY_BYTES: usize = 50_000;
 /// More than three segments of 1 MiB.
 const FILLERS: u32 = 70;
@@ -55,17 +53,6 @@ fn fill(connection: &mut Connection, queue: &Queue, count: u32) {
 
 fn clean(connection: &mut Connection) {
     connection.call_ok(&Frame::request(DELETE_EXPIRED)).expect("accepted");
-}
-
-fn runtime_text(connection: &mut Connection, name: &str) -> Option<String> {
-    let answer = connection.call_ok(&Frame::request(RUNTIME_INFO)).expect("answered");
-    let table: Value = serde_json::from_slice(&answer.body).expect("JSON");
-    table["table"][name].as_str().map(str::to_owned)
-}
-
-fn runtime_number(connection: &mut Connection, name: &str) -> u64 {
-    let text = runtime_text(connection, name).unwrap_or_else(|| panic!("there is no {name}"));
-    text.parse().unwrap_or_else(|_| panic!("{name} is {text}"))
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {

@@ -178,6 +178,15 @@ impl Printer<'_> {
             ),
         };
         put?;
+        for found in log.resized()? {
+            self.put(
+                "resized",
+                json!({
+                    "log": id.0, "file": found.file, "bytesFound": found.bytes_found, "bytesGiven": found.bytes_given,
+                    "seen": time::text(found.seen_ms as i64),
+                }),
+            )?;
+        }
         self.derived(log, id)?;
         self.stored(log, id)
     }

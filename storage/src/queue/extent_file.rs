@@ -103,8 +103,12 @@ pub(crate) fn write(path: &Path, content: &ExtentContent) -> io::Result<Vec<Stor
     keys.sort_unstable_by_key(|key| (key.hash, key.offset));
     keys.dedup_by_key(|key| (key.hash, key.offset));
     let directory_bytes: usize = content.runs.iter().map(|run| 2 + run.topic.len() + RUN_NUMBERS_BYTES).sum();
-    let mut out = vec![0; HEADER_BYTES];
     let mut place = (HEADER_BYTES + directory_bytes) as u64;
+    let entries_bytes: u64 = content.runs.iter().map(|run| chunked_bytes(run.entries.len() as u64, ENTRY_BYTES)).sum();
+    let file_bytes = place + entries_bytes + chunked_bytes(keys.len() as u64, KEY_BYTES);
+    // All logs come to their extents at the same time: none grows its own by copying it.
+    let mut out = Vec::with_capacity(file_bytes as usize);
+    out.resize(HEADER_BYTES, 0);
     let mut stored = Vec::with_capacity(content.runs.len());
     for run in &content.runs {
         out.extend_from_slice(&(run.topic.len() as u16).to_be_bytes());
@@ -138,6 +142,7 @@ pub(crate) fn write(path: &Path, content: &ExtentContent) -> io::Result<Vec<Stor
         let crc = crc32fast::hash(&out[start..]);
         out.extend_from_slice(&crc.to_be_bytes());
     }
+    assert!(out.len() as u64 == file_bytes, "{} bytes of an extent of {file_bytes}", out.len());
     put_header(&mut out, content, keys.len() as u32, directory_bytes, keys_place);
     disk::write_derived(path, &out)?;
     Ok(stored)
