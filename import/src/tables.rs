@@ -27,7 +27,7 @@ pub(crate) fn read_telling<T: DeserializeOwned>(
 ) -> Result<Option<T>, ImportError> {
     let mut backup = path.as_os_str().to_owned();
     backup.push(".bak");
-    let mut wrong = None;
+    let mut wrong: Option<(PathBuf, json::JsonError)> = None;
     for path in [path.to_owned(), PathBuf::from(backup)] {
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -45,7 +45,7 @@ pub(crate) fn read_telling<T: DeserializeOwned>(
                 }));
                 return Ok(Some(table));
             }
-            Err(error) => wrong = wrong.or(Some((path.clone(), error))),
+            Err(error) => wrong = wrong.or(Some((path, error))),
         }
     }
     match wrong {
