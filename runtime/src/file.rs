@@ -232,7 +232,7 @@ pub(crate) fn copies_on_write(path: &Path) -> bool {
 
 /// Asks btrfs to overwrite a new file in its place: its reserved space stays its own, and direct I/O stays direct. Others
 /// refuse, which harms nothing.
-fn keep_in_place(file: &File) {
+pub fn keep_in_place(file: &File) {
     const NO_COPY_ON_WRITE: libc::c_int = 0x0080_0000;
     let mut flags: libc::c_int = 0;
     // SAFETY: plain calls on a descriptor that is open, with a place for the flags that outlives them.
