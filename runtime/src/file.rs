@@ -89,10 +89,6 @@ impl DirectFile {
     pub fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()
     }
-
-    pub fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
 }
 
 /// Overwrites a block of a file that is there, past the page cache. Makes nothing durable.

@@ -358,10 +358,11 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::StorageFull
 }
 
+/// By a ring; what a store of before measured by calls has other names and is measured again.
 #[derive(Serialize, Deserialize)]
 struct FlushTable {
-    fdatasync_us: u64,
-    dsync_us: u64,
+    ring_fdatasync_us: u64,
+    ring_dsync_us: u64,
 }
 
 /// By what was measured when the store was made, or now.
@@ -371,10 +372,12 @@ fn choose_flush(root: &Path, folder: &Path) -> Result<FlushChoice, StorageError>
     let stored = table_file::read(&path).ok().flatten();
     let known = stored.and_then(|stored| serde_json::from_str::<FlushTable>(&stored.text).ok());
     let measured = match known {
-        Some(FlushTable { fdatasync_us, dsync_us }) => Some(FlushProbe { fdatasync_us, dsync_us }),
+        Some(FlushTable { ring_fdatasync_us: fdatasync_us, ring_dsync_us: dsync_us }) => {
+            Some(FlushProbe { fdatasync_us, dsync_us })
+        }
         None => match FlushProbe::run(folder) {
             Ok(Some(probe)) => {
-                let table = FlushTable { fdatasync_us: probe.fdatasync_us, dsync_us: probe.dsync_us };
+                let table = FlushTable { ring_fdatasync_us: probe.fdatasync_us, ring_dsync_us: probe.dsync_us };
                 let text = serde_json::to_string(&table).expect("two numbers can be written");
                 match table_file::write(&path, 1, &text) {
                     Err(error) if !is_full(&error) => return Err(StorageError::io("write", &path, error)),
@@ -527,7 +530,7 @@ mod tests {
             assert_eq!(flush, FlushChoice { kind, measured: None });
         }
         if first.measured.is_some() {
-            let quick = r#"{"fdatasync_us":1000,"dsync_us":10}"#;
+            let quick = r#"{"ring_fdatasync_us":1000,"ring_dsync_us":10}"#;
             table_file::write(&root.join("flush.json"), 2, quick).expect("written");
             assert_eq!(Store::open(options(&root, None)).expect("opened").flush().kind, FlushKind::Dsync);
         }
