@@ -29,12 +29,14 @@ pub(crate) struct Wish {
     pub(crate) wanted: Rc<SubscriptionData>,
 }
 
+/// Where pulls are parked, by their numbers.
+type Places = BTreeMap<u64, (Text, QueueId)>;
+
 /// The parked pulls of the queues that this core owns.
 #[derive(Default)]
 pub(crate) struct Waits {
     parked: RefCell<HashMap<Text, HashMap<QueueId, Vec<Parked>>>>,
-    /// Where each group's pulls are parked, by their numbers.
-    by_group: RefCell<HashMap<Text, BTreeMap<u64, (Text, QueueId)>>>,
+    by_group: RefCell<HashMap<Text, Places>>,
     count: Cell<usize>,
     next_number: Cell<u64>,
 }
