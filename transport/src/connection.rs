@@ -93,6 +93,7 @@ pub struct Connection {
     progress: Notify,
     calls: RefCell<HashMap<i32, OnceSender<Command>>>,
     next_opaque: Cell<i32>,
+    at_end: Cell<bool>,
     closed: Cell<bool>,
     /// The connection is over and its share of the core's budget given back.
     over: Cell<bool>,
@@ -136,6 +137,7 @@ impl Connection {
             progress: Notify::new(),
             calls: RefCell::default(),
             next_opaque: Cell::new(0),
+            at_end: Cell::new(false),
             closed: Cell::new(false),
             over: Cell::new(false),
             last_use: Cell::new(Stamp::now()),
@@ -159,6 +161,11 @@ impl Connection {
 
     pub fn is_closed(&self) -> bool {
         self.closed.get()
+    }
+
+    /// Nothing comes any more: the peer ended, though it may still take answers, or it is closed.
+    pub fn is_ending(&self) -> bool {
+        self.at_end.get() || self.closed.get()
     }
 
     /// When the requests that are handed out just now had arrived.
@@ -251,6 +258,7 @@ impl Connection {
         runtime::spawn_with(&self.standing, self.clone().write_frames(service.clone()));
         runtime::spawn_with(&self.standing.clone(), async move {
             let at_end = self.read_frames(&service).await;
+            self.at_end.set(true);
             self.standing.set(Share::Background);
             runtime::yield_now().await;
             service.closed(&self);

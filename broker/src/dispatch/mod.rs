@@ -48,6 +48,7 @@ impl Service for Dispatcher {
     }
 
     fn closed(&self, connection: &Rc<Connection>) {
+        self.core.pops.waits.connection_closed(connection.id());
         crate::group::connection_closed(&self.core, connection.id());
     }
 }

@@ -21,6 +21,20 @@ pub(crate) async fn commit(core: &Rc<Core>, group: &Text, topic: &Text, queue: Q
         _ => Some(queue_ends::ends(core, topic, queue).await.max),
     };
     store(core, group, topic, (queue, offset, end));
+    let committed = core.groups.with(group, |group| group.offsets.get(topic, queue)).flatten();
+    tell_pops(core, group, topic, queue, committed.unwrap_or(offset));
+}
+
+/// Pops of a group go on behind what it committed; on the group's owner.
+pub(crate) fn tell_pops(core: &Rc<Core>, group: &Text, topic: &Text, queue: QueueId, committed: QueueOffset) {
+    let owner = core.placement.core_of_queue(topic, queue);
+    if owner == core.id {
+        core.pops.committed(core, group, topic, queue, committed);
+    } else {
+        let (group, topic) = (group.detached(), topic.detached());
+        let tell = move |core: &Rc<Core>| core.pops.committed(core, &group, &topic, queue, committed);
+        core.mesh.send(owner, Parcel::Run(Box::new(tell)));
+    }
 }
 
 /// Commits the offset that a pull carries, without waiting for it; on the queue's owner. What makes no sense is ignored.
@@ -28,12 +42,30 @@ pub(crate) fn commit_from_pull(core: &Rc<Core>, group: &Text, topic: &Text, queu
     let Ok(offset) = u64::try_from(offset) else { return };
     let end = queue_ends::ends_here(core, topic, queue).max;
     let commit = (queue, QueueOffset(offset), Some(end));
+    at_owner(core, group, topic, move |core, group, topic| store(core, group, topic, commit));
+    core.pops.committed(core, group, topic, queue, end.min(QueueOffset(offset)));
+}
+
+/// Commits how far a group has popped a queue, without waiting for it; on the queue's owner. What the group committed
+/// itself beyond that holds: it pulled meanwhile.
+pub(crate) fn commit_from_pop(core: &Rc<Core>, group: &Text, topic: &Text, queue: QueueId, offset: QueueOffset) {
+    let end = queue_ends::ends_here(core, topic, queue).max;
+    at_owner(core, group, topic, move |core, group, topic| {
+        let known = core.groups.with(group, |group| group.offsets.get(topic, queue)).flatten();
+        if known.is_none_or(|known| known < offset) {
+            store(core, group, topic, (queue, offset, Some(end)));
+        }
+    });
+}
+
+/// Does something with a group's offsets, on its owner.
+fn at_owner(core: &Rc<Core>, group: &Text, topic: &Text, step: impl FnOnce(&Rc<Core>, &Text, &Text) + Send + 'static) {
     let owner = core.placement.core_of_group(group);
     if owner == core.id {
-        store(core, group, topic, commit);
+        step(core, group, topic);
     } else {
         let (group, topic) = (group.clone(), topic.clone());
-        core.mesh.send(owner, Parcel::Run(Box::new(move |core| store(core, &group, &topic, commit))));
+        core.mesh.send(owner, Parcel::Run(Box::new(move |core| step(core, &group, &topic))));
     }
 }
 

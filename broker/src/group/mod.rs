@@ -45,7 +45,9 @@ use self::producers::Producers;
 use self::resets::Resets;
 
 pub(crate) use self::batches::Batches;
-pub(crate) use self::commit::{commit, commit_from_pull, delete_group_offsets, put_offsets, reset_offsets, take_reset};
+pub(crate) use self::commit::{
+    commit, commit_from_pop, commit_from_pull, delete_group_offsets, put_offsets, reset_offsets, take_reset, tell_pops,
+};
 pub(crate) use self::config::{GroupConfigOwner, GroupConfigs};
 pub(crate) use self::membership::{
     ConsumerHeartbeat, ProducerHeartbeat, connection_closed, register_consumer, register_producer,

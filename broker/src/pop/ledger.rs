@@ -322,6 +322,19 @@ impl Ledger {
         known.into_iter().filter_map(|of| self.consumed(&of).map(|consumed| (of, consumed))).collect()
     }
 
+    /// A group that did not pop committed an offset: it goes on there, if that is further on. What is in flight stays so.
+    pub(super) fn go_on_from(&self, of: &PopQueue, committed: QueueOffset) {
+        if let Some(state) = self.queues.borrow_mut().get_mut(of)
+            && !state.is_read
+        {
+            state.next = state.next.max(committed);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.borrow().is_empty()
+    }
+
     /// A group goes on somewhere else in a queue: what is in flight of it means nothing any more.
     pub(super) fn move_to(&self, of: &PopQueue, next: QueueOffset) {
         self.forget(|known| known == of);

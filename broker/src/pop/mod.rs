@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use base::{LogId, LogOffset, stable_hash};
+use base::{LogId, LogOffset, QueueId, QueueOffset, stable_hash};
 use remoting::name;
 use remoting::text::Text;
 use runtime::clock;
@@ -65,6 +65,14 @@ impl Pops {
         ledgers
     }
 
+    /// A group committed an offset of a queue of this core by itself.
+    pub(crate) fn committed(&self, core: &Core, group: &Text, topic: &Text, queue: QueueId, offset: QueueOffset) {
+        let ledger = self.of(core.log_of_queue(topic, queue).id());
+        if !ledger.is_empty() {
+            ledger.go_on_from(&PopQueue { group: group.clone(), topic: topic.clone(), queue }, offset);
+        }
+    }
+
     /// A topic was deleted.
     pub(crate) fn forget_topic(&self, topic: &str) {
         self.all().iter().for_each(|ledger| ledger.forget(|of| of.topic == *topic));
@@ -95,8 +103,8 @@ pub(crate) async fn leave(core: &Rc<Core>, log: LogId, limit: LogOffset, bytes_m
     core.pops.of(log).leave(limit, bytes_max).await
 }
 
-/// Tells the groups' owners how far they have popped: more than the file of offsets may know after a crash. On every
-/// core, once the offsets are loaded.
+/// Tells the groups' owners how far they have popped: more than the file of offsets may know after a crash. Where they
+/// committed more themselves, they pop behind that. On every core, once the offsets are loaded.
 pub(crate) async fn commit_recovered(core: &Rc<Core>) {
     for ledger in core.pops.all() {
         for (of, consumed) in ledger.all_consumed() {
@@ -104,8 +112,9 @@ pub(crate) async fn commit_recovered(core: &Rc<Core>) {
             core.on(owner, move |core| async move {
                 let PopQueue { group, topic, queue } = &of;
                 let known = core.groups.with(group, |known| known.offsets.get(topic, *queue)).flatten();
-                if known.is_none_or(|known| known < consumed) {
-                    crate::group::commit(&core, group, topic, *queue, consumed).await;
+                match known {
+                    Some(known) if known >= consumed => crate::group::tell_pops(&core, group, topic, *queue, known),
+                    _ => crate::group::commit(&core, group, topic, *queue, consumed).await,
                 }
             })
             .await;

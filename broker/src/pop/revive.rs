@@ -102,7 +102,7 @@ async fn revive(core: &Rc<Core>, ledger: &Rc<Ledger>, due: &Due) -> Result<(), S
     let messages = due.offsets.iter().map(|offset| (due.id, *offset)).collect();
     ledger.note_done(messages).map_err(|error| error.to_string())?;
     if let Some(consumed) = ledger.consumed(of) {
-        crate::group::commit_from_pull(core, &of.group, &of.topic, of.queue, consumed.0 as i64);
+        crate::group::commit_from_pop(core, &of.group, &of.topic, of.queue, consumed);
     }
     Ok(())
 }

@@ -2,8 +2,6 @@
 
 use std::rc::Rc;
 
-use base::QueueOffset;
-
 use super::in_flight::PopQueue;
 use super::ledger::{Acknowledged, Ledger, Times};
 use super::receipt::Receipt;
@@ -64,8 +62,8 @@ pub(crate) async fn hold(
 
 /// The group's offset follows; a queue that is popped in order may be open again.
 fn went_on(core: &Rc<Core>, ledger: &Ledger, of: &PopQueue, receipt: &Receipt) {
-    if let Some(QueueOffset(consumed)) = ledger.consumed(of) {
-        group::commit_from_pull(core, &of.group, &of.topic, of.queue, consumed as i64);
+    if let Some(consumed) = ledger.consumed(of) {
+        group::commit_from_pop(core, &of.group, &of.topic, of.queue, consumed);
     }
     if receipt.is_ordered() {
         core.pops.waits.reopened(core, &of.group, &of.topic, of.queue);

@@ -100,6 +100,7 @@ pub(super) async fn take(core: &Rc<Core>, ask: &Ask) -> Result<Look, Refusal> {
     let of = ask.of();
     if let Some(to) = group::take_reset(core, &of.group, &of.topic, of.queue) {
         ledger.move_to(&of, QueueOffset(to));
+        group::commit_from_pull(core, &of.group, &of.topic, of.queue, to as i64);
     }
     if !ledger.knows(&of) {
         let at = beginning(core, ask).await?;
@@ -119,7 +120,7 @@ pub(super) async fn take(core: &Rc<Core>, ask: &Ask) -> Result<Look, Refusal> {
     }
     let taken = read(core, ask, &ledger, &queue, reading).await?;
     if let Some(consumed) = ledger.consumed(&of) {
-        group::commit_from_pull(core, &of.group, &of.topic, of.queue, consumed.0 as i64);
+        group::commit_from_pop(core, &of.group, &of.topic, of.queue, consumed);
     }
     let rest = left(&queue, &ledger, &of);
     // Its filter wanted nothing of what was looked at, and there is more.

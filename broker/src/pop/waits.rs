@@ -1,11 +1,12 @@
 //! Pops that wait for a message, wherever its queue lies.
 //!
 //! A waiting pop lives on the core of its connection and is parked on each core that owns one of its queues. Whoever has
-//! something for it takes it out and wakes it at home, one pop of each group for each message. A pop that ends leaves
-//! all cores where it is still parked.
+//! something for it takes it out and wakes it at home, one pop of each group for each message. A wake is not lost: it goes
+//! to the next pop of the group when the first was woken by another core, has ended, or had enough without it. A pop that
+//! ends leaves all cores where it is still parked.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use remoting::subscription::SubscriptionData;
 use remoting::text::Text;
 use runtime::clock;
 use runtime::sync::{OnceReceiver, OnceSender, once};
+use transport::ConnectionId;
 
 use crate::core::Core;
 use crate::parcel::Parcel;
@@ -29,10 +31,16 @@ pub(crate) struct Interest {
     /// Topics, and the queue that is meant; `None`: any of them.
     pub(crate) topics: Vec<(Text, Option<QueueId>)>,
     pub(crate) wanted: SubscriptionData,
+    /// A message is enough for one of those that take it. Who only wants to know is woken beside them.
+    pub(crate) takes: bool,
 }
 
 /// Names a waiting pop on any core.
-type Name = (CoreId, u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    connection: ConnectionId,
+    number: u64,
+}
 
 #[derive(Clone)]
 struct Parked {
@@ -40,10 +48,21 @@ struct Parked {
     interest: Arc<Interest>,
 }
 
+/// Why pops are woken: what there is now, and for whom.
+struct Cause {
+    topic: Text,
+    /// `None`: in any of its queues.
+    queue: Option<QueueId>,
+    /// Of a message; `None`: whatever they filter by.
+    tags_code: Option<i64>,
+    /// `None`: for all.
+    group: Option<Text>,
+}
+
 #[derive(Default)]
 pub(crate) struct PopWaits {
     /// Pops of this core's connections.
-    waiting: RefCell<HashMap<u64, OnceSender<()>>>,
+    waiting: RefCell<BTreeMap<Name, OnceSender<()>>>,
     next_number: Cell<u64>,
     /// By topic: pops that want messages of this core's queues, in the order in which they came.
     parked: RefCell<HashMap<Text, Vec<Parked>>>,
@@ -56,43 +75,79 @@ impl PopWaits {
 
     /// A message became visible in a queue of this core.
     pub(crate) fn arrived(&self, core: &Rc<Core>, topic: &str, queue: QueueId, tags_code: i64) {
-        if self.parked.borrow().is_empty() {
+        if !self.parked.borrow().contains_key(topic) {
             return;
         }
-        self.wake(core, topic, |interest| interest.wants(topic, queue) && interest.wanted.matches(tags_code));
+        let topic = Text::from(topic);
+        self.wake(core, Cause { topic, queue: Some(queue), tags_code: Some(tags_code), group: None });
     }
 
     /// A group may pop a queue of this core again.
-    pub(crate) fn reopened(&self, core: &Rc<Core>, group: &str, topic: &str, queue: QueueId) {
-        self.wake(core, topic, |interest| interest.group == *group && interest.wants(topic, queue));
+    pub(crate) fn reopened(&self, core: &Rc<Core>, group: &Text, topic: &Text, queue: QueueId) {
+        let (topic, group) = (topic.clone(), Some(group.clone()));
+        self.wake(core, Cause { topic, queue: Some(queue), tags_code: None, group });
     }
 
-    /// Wakes the first of each group among those that are parked for the topic and fit.
-    fn wake(&self, core: &Rc<Core>, topic: &str, fits: impl Fn(&Interest) -> bool) {
-        let mut woken: Vec<Parked> = Vec::new();
-        {
-            let parked = self.parked.borrow();
-            let mut groups = HashSet::new();
-            for pop in parked.get(topic).into_iter().flatten() {
-                if fits(&pop.interest) && groups.insert(pop.interest.group.clone()) {
-                    woken.push(pop.clone());
-                }
-            }
-        }
-        for pop in woken {
+    /// A topic is there, has other queues, or is gone: those who wait for its messages look again.
+    pub(crate) fn wake_topic(&self, core: &Rc<Core>, topic: &str) {
+        let parked = self.parked.borrow_mut().remove(topic);
+        for pop in parked.into_iter().flatten() {
             self.leave(&pop);
-            let (home, number) = pop.name;
-            if home == core.id {
-                self.wake_here(number);
-            } else {
-                core.mesh.send(home, Parcel::Run(Box::new(move |core| core.pops.waits.wake_here(number))));
+            self.wake_at_home(core, &pop, None);
+        }
+    }
+
+    /// Wakes the first of each group among those that are parked here and fit, and those that take nothing.
+    fn wake(&self, core: &Rc<Core>, cause: Cause) {
+        let mut causes = vec![cause];
+        while let Some(cause) = causes.pop() {
+            for pop in self.first_fitting(&cause) {
+                self.leave(&pop);
+                let next = pop.interest.takes.then(|| cause.of_group(&pop.interest.group));
+                causes.extend(self.wake_at_home(core, &pop, next));
             }
         }
     }
 
-    fn wake_here(&self, number: u64) {
-        if let Some(sender) = self.waiting.borrow_mut().remove(&number) {
-            sender.send(());
+    fn first_fitting(&self, cause: &Cause) -> Vec<Parked> {
+        let parked = self.parked.borrow();
+        let mut served = HashSet::new();
+        let of_topic = parked.get(&cause.topic).into_iter().flatten();
+        let mut is_first = |pop: &Parked| !pop.interest.takes || served.insert(pop.interest.group.clone());
+        of_topic.filter(|pop| cause.fits(&pop.interest)).filter(|pop| is_first(pop)).cloned().collect()
+    }
+
+    /// Wakes a pop, on the core of its connection. What is `next` is woken here when it did not wait any more; given back
+    /// when that is known at once.
+    fn wake_at_home(&self, core: &Rc<Core>, pop: &Parked, next: Option<Cause>) -> Option<Cause> {
+        let (from, name) = (core.id, pop.name);
+        if name.connection.core == from {
+            return next.filter(|_| !self.wake_here(name));
+        }
+        let wake = move |home: &Rc<Core>| {
+            if !home.pops.waits.wake_here(name)
+                && let Some(next) = next
+            {
+                home.mesh.send(from, Parcel::Run(Box::new(move |core| core.pops.waits.wake(core, next))));
+            }
+        };
+        core.mesh.send(name.connection.core, Parcel::Run(Box::new(wake)));
+        None
+    }
+
+    /// False: it did not wait any more.
+    fn wake_here(&self, name: Name) -> bool {
+        let sender = self.waiting.borrow_mut().remove(&name);
+        sender.map(|sender| sender.send(())).is_some()
+    }
+
+    /// Ends the waiting of a connection's pops: nobody is there to take what they would get.
+    pub(crate) fn connection_closed(&self, connection: ConnectionId) {
+        let mut waiting = self.waiting.borrow_mut();
+        let (first, last) = (Name { connection, number: 0 }, Name { connection, number: u64::MAX });
+        let names: Vec<Name> = waiting.range(first..=last).map(|(name, _)| *name).collect();
+        for name in names {
+            waiting.remove(&name);
         }
     }
 
@@ -105,7 +160,7 @@ impl PopWaits {
     pub(crate) fn count(&self, group: &str, topic: &str, queue: Option<QueueId>) -> usize {
         let parked = self.parked.borrow();
         let of_group = parked.get(topic).into_iter().flatten().filter(|pop| pop.interest.group == *group);
-        of_group.filter(|pop| queue.is_none_or(|queue| pop.interest.wants(topic, queue))).count()
+        of_group.filter(|pop| pop.interest.wants(topic, queue)).count()
     }
 
     fn enter(&self, pop: &Parked) {
@@ -127,9 +182,23 @@ impl PopWaits {
     }
 }
 
+impl Cause {
+    fn fits(&self, interest: &Interest) -> bool {
+        self.group.as_ref().is_none_or(|group| *group == interest.group)
+            && interest.wants(&self.topic, self.queue)
+            && self.tags_code.is_none_or(|code| interest.wanted.matches(code))
+    }
+
+    fn of_group(&self, group: &Text) -> Cause {
+        Cause { topic: self.topic.clone(), group: Some(group.clone()), ..*self }
+    }
+}
+
 impl Interest {
-    fn wants(&self, topic: &str, queue: QueueId) -> bool {
-        self.topics.iter().any(|(of, only)| *of == *topic && only.is_none_or(|only| only == queue))
+    /// `None`: whichever of the topic's queues it wants.
+    fn wants(&self, topic: &str, queue: Option<QueueId>) -> bool {
+        let is_that = |only: QueueId| queue.is_none_or(|queue| queue == only);
+        self.topics.iter().any(|(of, only)| *of == *topic && only.is_none_or(is_that))
     }
 
     /// The cores that own queues of it.
@@ -159,8 +228,9 @@ pub(crate) fn pass_on(core: &Rc<Core>, interest: Interest) {
     for owner in owners {
         let interest = interest.clone();
         let wake = move |core: &Rc<Core>| {
-            for (topic, _) in &interest.topics {
-                core.pops.waits.wake(core, topic, |other| other.group == interest.group);
+            for (topic, queue) in &interest.topics {
+                let (topic, group) = (topic.clone(), Some(interest.group.clone()));
+                core.pops.waits.wake(core, Cause { topic, queue: *queue, tags_code: None, group });
             }
         };
         if owner == core.id {
@@ -180,13 +250,15 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Parks a pop on every core that may have something for it; once this returns, nothing is missed.
-    pub(crate) async fn park(core: &Rc<Core>, interest: Interest) -> Waiting {
+    /// Parks a pop of a connection of this core on every core that may have something for it; once this returns, nothing is
+    /// missed.
+    pub(crate) async fn park(core: &Rc<Core>, connection: ConnectionId, interest: Interest) -> Waiting {
         let number = core.pops.waits.next_number.get();
         core.pops.waits.next_number.set(number + 1);
         let (sender, woken) = once();
-        core.pops.waits.waiting.borrow_mut().insert(number, sender);
-        let parked = Parked { name: (core.id, number), interest: Arc::new(interest) };
+        let name = Name { connection, number };
+        core.pops.waits.waiting.borrow_mut().insert(name, sender);
+        let parked = Parked { name, interest: Arc::new(interest) };
         let owners = parked.interest.owners(core);
         for owner in &owners {
             let parked = parked.clone();
@@ -195,16 +267,21 @@ impl Waiting {
         Waiting { core: core.clone(), parked, owners, woken: Some(woken) }
     }
 
-    /// Waits until something may be there, or `span` has passed.
-    pub(crate) async fn woken(mut self, span: Duration) {
+    /// Whether it was woken since it was parked.
+    pub(crate) fn is_woken(&self) -> bool {
+        !self.core.pops.waits.waiting.borrow().contains_key(&self.parked.name)
+    }
+
+    /// Waits until something may be there, or `span` has passed. Whether something may be there.
+    pub(crate) async fn woken(mut self, span: Duration) -> bool {
         let woken = self.woken.take().expect("it waits once");
-        let _ = clock::within(span, woken.receive()).await;
+        clock::within(span, woken.receive()).await.flatten().is_some()
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.core.pops.waits.waiting.borrow_mut().remove(&self.parked.name.1);
+        self.core.pops.waits.waiting.borrow_mut().remove(&self.parked.name);
         for owner in &self.owners {
             if *owner == self.core.id {
                 self.core.pops.waits.leave(&self.parked);

@@ -15,6 +15,7 @@ use remoting::text::Text;
 
 use crate::call::{Answer, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::group;
 use crate::placement::TABLES_CORE;
 use crate::pop::request_modes;
 
@@ -24,7 +25,8 @@ pub(crate) async fn query_assignment(core: Rc<Core>, request: Request) -> Outcom
     let mode = mode_of(&core, &asked);
     let queues = queues_of_topic(&core, &asked.topic).await;
     let assigned = match asked.message_model {
-        _ if !core.config().pop.assigns_queues => None,
+        // A client keeps what it has of a topic that nobody knows just now.
+        _ if !core.config().pop.assigns_queues || queues.is_empty() => None,
         MessageModel::Broadcasting => Some(queues),
         MessageModel::Clustering => {
             let members = members(&core, &asked.consumer_group).await;
@@ -48,10 +50,7 @@ pub(crate) async fn set_request_mode(core: Rc<Core>, request: Request) -> Outcom
     if !core.topics.contains(&mode.topic) {
         return refuse(ResponseCode::TOPIC_NOT_EXIST, format!("topic {} does not exist on this broker", mode.topic));
     }
-    if core.group_configs.get(&mode.consumer_group).is_none() {
-        let remark = format!("group {} does not exist on this broker: create it first", mode.consumer_group);
-        return refuse(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark);
-    }
+    group::ensure(&core, &mode.consumer_group).await?;
     request_modes::set(&core, mode).await?;
     Ok(Answer::success())
 }

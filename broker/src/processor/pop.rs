@@ -40,26 +40,31 @@ pub(crate) async fn pop(core: Rc<Core>, request: Request) -> Outcome {
     let (connection, until) = (request.connection, clock::instant() + poll_span(header.poll_time_ms));
     let header = detached(header);
     drop(request);
-    let mut waiting: Option<Waiting> = None;
+    let (mut waiting, mut is_woken): (Option<Waiting>, bool) = (None, false);
     loop {
         let pop = admit(&core, &header).await?;
         if is_gone(&core, connection) {
-            drop(waiting);
-            waits::pass_on(&core, interest(&core, &pop));
+            if is_woken || waiting.is_some_and(|parked| parked.is_woken()) {
+                waits::pass_on(&core, interest(&core, &pop));
+            }
             return Err(gone());
         }
         let pop_ms = clock::now_ms().0;
         let looked = pop.look(&core, pop_ms).await?;
         let remaining = until.saturating_duration_since(clock::instant());
         if !looked.taken.is_empty() || remaining.is_zero() || core.draining.get() {
+            // What woke it while it looked may be more than it took.
+            if waiting.is_some_and(|parked| parked.is_woken()) {
+                waits::pass_on(&core, interest(&core, &pop));
+            }
             return Ok(found(&header, pop_ms, &looked));
         }
         match waiting.take() {
             None if !core.pops.waits.has_room() => {
                 return Ok(respond(&header, ResponseCode::POLLING_FULL, pop_ms, &looked));
             }
-            None => waiting = Some(Waiting::park(&core, interest(&core, &pop)).await),
-            Some(parked) => parked.woken(span(remaining, &looked)).await,
+            None => waiting = Some(Waiting::park(&core, connection, interest(&core, &pop)).await),
+            Some(parked) => is_woken = parked.woken(span(remaining, &looked)).await,
         }
     }
 }
@@ -99,6 +104,7 @@ pub(crate) async fn peek(core: Rc<Core>, request: Request) -> Outcome {
 /// Whether a pop would find something, on the connection's core. Waits for that as a pop does.
 pub(crate) async fn notification(core: Rc<Core>, request: Request) -> Outcome {
     let asked = Notification::decode(&request.command.fields)?;
+    let connection = request.connection;
     let until = clock::instant() + poll_span(asked.poll_time_ms);
     let header = detached(PopMessage {
         consumer_group: asked.consumer_group,
@@ -114,9 +120,13 @@ pub(crate) async fn notification(core: Rc<Core>, request: Request) -> Outcome {
         order: asked.order,
         attempt_id: asked.attempt_id,
     });
+    drop(request);
     let mut waiting: Option<Waiting> = None;
     loop {
         let pop = admit(&core, &header).await?;
+        if is_gone(&core, connection) {
+            return Err(gone());
+        }
         let looked = pop.look(&core, clock::now_ms().0).await?;
         let remaining = until.saturating_duration_since(clock::instant());
         let has_message = looked.rest > 0;
@@ -129,8 +139,11 @@ pub(crate) async fn notification(core: Rc<Core>, request: Request) -> Outcome {
                 answer.polling_full = true;
                 return Ok(Answer::success().with_fields(answer.to_fields()));
             }
-            None => waiting = Some(Waiting::park(&core, interest(&core, &pop)).await),
-            Some(parked) => parked.woken(span(remaining, &looked)).await,
+            None => {
+                let interest = Interest { takes: false, ..interest(&core, &pop) };
+                waiting = Some(Waiting::park(&core, connection, interest).await);
+            }
+            Some(parked) => drop(parked.woken(span(remaining, &looked)).await),
         }
     }
 }
@@ -171,7 +184,7 @@ fn detached(header: PopMessage) -> PopMessage {
 }
 
 fn is_gone(core: &Core, connection: ConnectionId) -> bool {
-    core.server().connection(connection).is_none_or(|connection| connection.is_closed())
+    core.server().connection(connection).is_none_or(|connection| connection.is_ending())
 }
 
 fn gone() -> Refusal {
@@ -180,7 +193,7 @@ fn gone() -> Refusal {
 
 fn interest(core: &Core, pop: &Pop) -> Interest {
     let topics = pop.sources(core).into_iter().map(|(topic, _, queue)| (topic, queue)).collect();
-    Interest { group: pop.group.group_name.clone(), topics, wanted: pop.wanted.clone() }
+    Interest { group: pop.group.group_name.clone(), topics, wanted: pop.wanted.clone(), takes: true }
 }
 
 /// All that can be refused, in the order that clients know.

@@ -275,8 +275,9 @@ fn read_table(path: &Path, text: &str) -> Result<TopicConfigTable, TopicFileErro
 /// Makes every core know these topics.
 async fn publish(core: &Rc<Core>, topics: Vec<Arc<Topic>>) {
     let topics: Arc<[Arc<Topic>]> = topics.into();
+    let known = topics.clone();
     core.on_each(move |core| {
-        let topics = topics.clone();
+        let topics = known.clone();
         async move {
             for topic in topics.iter() {
                 core.topics.put(topic);
@@ -284,12 +285,23 @@ async fn publish(core: &Rc<Core>, topics: Vec<Arc<Topic>>) {
         }
     })
     .await;
+    wake_pops(core, topics).await;
+}
+
+/// Once every core knows: a pop looks where its connection is.
+async fn wake_pops(core: &Rc<Core>, topics: Arc<[Arc<Topic>]>) {
+    core.on_each(move |core| {
+        let topics = topics.clone();
+        async move { topics.iter().for_each(|topic| core.pops.waits.wake_topic(&core, topic.name())) }
+    })
+    .await;
 }
 
 /// Makes no core know the topic.
 async fn withdraw(core: &Rc<Core>, topic: Arc<Topic>) {
+    let known = topic.clone();
     core.on_each(move |core| {
-        let topic = topic.clone();
+        let topic = known.clone();
         async move {
             core.topics.remove(topic.name());
             core.stats.forget_topic(topic.number);
@@ -298,6 +310,7 @@ async fn withdraw(core: &Rc<Core>, topic: Arc<Topic>) {
         }
     })
     .await;
+    wake_pops(core, Arc::new([topic])).await;
 }
 
 /// Deletes a topic's queues in every log, and what groups have committed of it.

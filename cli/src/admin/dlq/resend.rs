@@ -25,8 +25,10 @@ const COPIES_MAX: i32 = 64;
 /// How far a broker's clock may have gone back between a letter and its copy.
 const CLOCK_BACK_MS_MAX: i64 = 600_000;
 /// What the life of the letter left in its properties, and a new life must not begin with.
-const LEFT_BEHIND: [&str; 19] = [
+const LEFT_BEHIND: [&str; 21] = [
     RESENT_FROM,
+    properties::INNER_MULTI_DISPATCH,
+    properties::INNER_MULTI_QUEUE_OFFSET,
     properties::DELAY_LEVEL,
     properties::WAIT_STORE,
     properties::RECONSUME_TIME,
