@@ -381,7 +381,7 @@ fn config_file(boot: &Boot) -> Option<ConfigFile> {
 /// Accepts on core 0 and hands connections out in turn, so that few connections are spread evenly too.
 fn accept(core: &Rc<Core>, listener: Listener) {
     let core = core.clone();
-    runtime::spawn(async move {
+    runtime::spawn_background(async move {
         let mut next = 0;
         let taking = core.clone();
         let take = move |accepted: Accepted| {

@@ -19,7 +19,7 @@ usage: cargo xtask COMMAND
                         kill -9 under load, again and again (default 50 rounds of each flush mode)
   soak [--seconds N] [--every N] [--flush sync|async] [--release]
                         official clients do everything at once while the broker is killed and restarted (30 minutes)
-  crowd [--groups N --topics N] [--release]
+  crowd [--groups N] [--topics N] [--rounds N] [--release]
                         consumers of 1,000 groups come and go in waves beside a steady producer
   clients [--only java|go]
                         the official Java and Go clients against a broker of their own
