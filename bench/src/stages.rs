@@ -90,7 +90,7 @@ mod tests {
 
     fn core(core: u16, stages: Vec<StageTime>) -> CoreTimes {
         let requests = vec![RequestTimes { request: Text::from_static("send"), stages }];
-        CoreTimes { core, requests }
+        CoreTimes { core, requests, ..CoreTimes::default() }
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use runtime::console;
 use runtime::flush::FlushProbe;
-use storage::{FlushChoice, RecoveryReport, StoreWarning};
+use storage::{CacheBytes, FlushChoice, RecoveryReport, StoreWarning};
 
 use crate::config::{Config, FlushDiskType};
 use crate::core::Core;
-use crate::start::Boot;
+use crate::start::{Boot, log_options};
 
 /// Prints the banner and the line that scripts wait for.
 pub(crate) fn print(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) {
@@ -50,12 +50,12 @@ fn lines(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) -> Vec<String
             if is_direct(boot) { "direct I/O" } else { "no direct I/O: the page cache is used" }
         ),
         format!(
-            "cores      {} running {} logs, segments of {} MiB, tail cache {} MiB a log",
+            "cores      {} running {} logs, segments of {} MiB",
             boot.placement.cores,
             boot.placement.logs,
-            config.store.segment_bytes >> 20,
-            crate::start::tail_cache_bytes(&config, boot.placement.logs) >> 20
+            config.store.segment_bytes >> 20
         ),
+        memory(&config, boot),
         format!("durability {}", durability(&config, boot.store.flush())),
         format!("listening  {}, advertised as {} ({})", boot.listen, core.advertised(), "brokerIP1"),
     ];
@@ -77,6 +77,21 @@ fn lines(core: &Rc<Core>, boot: &Boot, reports: &[RecoveryReport]) -> Vec<String
         ));
     }
     lines
+}
+
+/// What the caches hold at most. Indexes, connections and what is being answered come to it.
+fn memory(config: &Config, boot: &Boot) -> String {
+    let logs = boot.placement.logs;
+    let CacheBytes { tail, tail_file, read, entries } = log_options(config, logs, boot.store.flush()).cache_bytes();
+    let all = u64::from(logs) * (tail + tail_file + read + entries);
+    let mapped = if tail_file > 0 { format!(", tail file {}", tail_file >> 20) } else { String::new() };
+    format!(
+        "memory     {} MiB for caches: {logs} logs x (tail cache {}{mapped}, read cache {}, queue entries {}) MiB",
+        all >> 20,
+        tail >> 20,
+        read >> 20,
+        entries >> 20
+    )
 }
 
 /// The logs that were not stopped in order, or had lost files that are derived from them.

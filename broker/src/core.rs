@@ -277,7 +277,8 @@ impl Core {
         (offset.log().0 < self.placement.logs).then(|| self.placement.core_of_log(offset.log()))
     }
 
-    /// Runs a step on a core and brings its result back. Runs it at once where it is this one.
+    /// Runs a step on a core and brings its result back. Runs it at once where it is this one. The step has the share of
+    /// whoever asks, there too.
     pub(crate) async fn on<T, Made>(
         self: &Rc<Core>,
         to: CoreId,
@@ -292,10 +293,10 @@ impl Core {
         }
         let (sender, receiver) = once::<T>();
         let key = self.asks.borrow_mut().insert(Box::new(sender));
-        let from = self.id;
+        let (from, share) = (self.id, runtime::share());
         let step = move |core: &Rc<Core>| {
             let core = core.clone();
-            runtime::spawn(async move {
+            runtime::spawn_in(share, async move {
                 let result = work(core.clone()).await;
                 core.mesh.send(from, Parcel::Run(Box::new(move |asking| asking.give(key, result))));
             });
@@ -316,7 +317,7 @@ impl Core {
         let ask = |to| {
             let (sender, receiver) = once();
             let (core, work) = (self.clone(), work.clone());
-            runtime::spawn(async move { sender.send(core.on(to, work).await) });
+            runtime::spawn_in(runtime::share(), async move { sender.send(core.on(to, work).await) });
             receiver
         };
         let asked: Vec<_> = self.placement.all_cores().map(ask).collect();

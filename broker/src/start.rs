@@ -17,8 +17,8 @@ use runtime::process::StopSignal;
 use runtime::ring::WriteRing;
 use runtime::{Cores, clock};
 use storage::{
-    AppendError, Damage, FlushChoice, FlushPolicy, Log, LogOptions, Progress, RecoveryReport, StorageError, Store,
-    StoreOptions,
+    AppendError, Damage, FlushChoice, FlushPolicy, Log, LogOptions, Progress, RecoveryReport, Resized, StorageError,
+    Store, StoreOptions,
 };
 use transport::{Limits, Server};
 
@@ -41,6 +41,9 @@ const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Share of the machine's memory that the tail caches may take together, unless the configuration says otherwise. Memory
 /// that is used again is warm; pages touched for the first time cost a tenth of the CPU of a 1 KB send.
 const TAIL_CACHE_MEMORY_PART: u64 = 64;
+
+/// How much of a log may wait for its write however small the tail cache is.
+const UNWRITTEN_BYTES_MIN: u64 = 16 << 20;
 
 /// What a broker is started with.
 pub struct Launch {
@@ -116,6 +119,14 @@ pub fn run(launch: Launch) -> Result<(), BrokerError> {
     })?;
     for warning in store.warnings() {
         crate::log::warn(format_args!("{warning}"));
+    }
+    if config.store.read_cache_bytes > 0 && log_options(&config, store.logs(), store.flush()).cache_bytes().read == 0 {
+        crate::log::warn(format_args!(
+            "readCacheBytes={} is less than 1 MiB for each of {} logs: nothing that is read from the disk is kept for the \
+             next reader",
+            config.store.read_cache_bytes,
+            store.logs()
+        ));
     }
     let (ended, end) = channel();
     let advertised = SocketAddr::new(config.network.advertised_address, listen.port());
@@ -195,7 +206,7 @@ async fn open_logs(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<Vec<RecoveryRepo
     Ok(reports)
 }
 
-fn log_options(config: &Config, logs: u16, flush: FlushChoice) -> LogOptions {
+pub(crate) fn log_options(config: &Config, logs: u16, flush: FlushChoice) -> LogOptions {
     LogOptions {
         segment_bytes: config.store.segment_bytes,
         flush: match config.store.flush {
@@ -205,7 +216,7 @@ fn log_options(config: &Config, logs: u16, flush: FlushChoice) -> LogOptions {
         flush_kind: flush.kind,
         flush_interval_ms: config.store.flush_interval.0,
         tail_cache_bytes: tail_cache_bytes(config, logs),
-        unwritten_bytes_max: config.machine.unwritten_bytes_max,
+        unwritten_bytes_max: unwritten_bytes_max(config, tail_cache_bytes(config, logs)),
         prepare_ahead_bytes: config.machine.prepare_ahead_bytes,
         read_cache_bytes: config.store.read_cache_bytes / u64::from(logs),
         page_cache: config.store.page_cache,
@@ -227,6 +238,11 @@ fn log_options(config: &Config, logs: u16, flush: FlushChoice) -> LogOptions {
 pub(crate) fn tail_cache_bytes(config: &Config, logs: u16) -> u64 {
     let share = runtime::process::memory_bytes_total() / TAIL_CACHE_MEMORY_PART / u64::from(logs);
     config.machine.tail_cache_bytes.unwrap_or(share)
+}
+
+/// What waits for its write lies in the tail cache, and half of it is for what is read.
+fn unwritten_bytes_max(config: &Config, tail_cache_bytes: u64) -> u64 {
+    config.machine.unwritten_bytes_max.min((tail_cache_bytes / 2).max(UNWRITTEN_BYTES_MIN))
 }
 
 /// What becomes visible wakes the pulls that wait for it.
@@ -269,10 +285,10 @@ async fn lead(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError> {
 
 fn report_damage(reports: &[RecoveryReport]) {
     for report in reports {
-        for path in &report.resized {
+        for Resized { file, bytes_found, bytes_given, .. } in &report.resized {
             crate::log::warn(format_args!(
-                "{} had not the length of a segment and was given it; what was cut off is lost",
-                path.display()
+                "{file} had {bytes_found} bytes and was given the {bytes_given} of a segment; what was cut off is lost \
+                 (`ringmq store dump` goes on telling)"
             ));
         }
         report.damages.iter().for_each(|damage| tell_damage(report.log, damage));
@@ -365,7 +381,7 @@ fn config_file(boot: &Boot) -> Option<ConfigFile> {
 /// Accepts on core 0 and hands connections out in turn, so that few connections are spread evenly too.
 fn accept(core: &Rc<Core>, listener: Listener) {
     let core = core.clone();
-    runtime::spawn(async move {
+    runtime::spawn_background(async move {
         let mut next = 0;
         let taking = core.clone();
         let take = move |accepted: Accepted| {

@@ -1,7 +1,7 @@
 //! Pulls that wait for a message: parked under their queue until something arrives that fits.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,10 +20,23 @@ struct Parked {
     wake: OnceSender<()>,
 }
 
+/// What a pull waits for, and for which group.
+#[derive(Clone)]
+pub(crate) struct Wish {
+    pub(crate) group: Text,
+    pub(crate) topic: Text,
+    pub(crate) queue: QueueId,
+    pub(crate) wanted: Rc<SubscriptionData>,
+}
+
+/// Where pulls are parked, by their numbers.
+type Places = BTreeMap<u64, (Text, QueueId)>;
+
 /// The parked pulls of the queues that this core owns.
 #[derive(Default)]
 pub(crate) struct Waits {
     parked: RefCell<HashMap<Text, HashMap<QueueId, Vec<Parked>>>>,
+    by_group: RefCell<HashMap<Text, Places>>,
     count: Cell<usize>,
     next_number: Cell<u64>,
 }
@@ -34,17 +47,20 @@ impl Waits {
         self.count.get() < PULLS_PARKED_MAX
     }
 
-    /// Waits until a message that `wanted` may want arrives in the queue, or `span` has passed.
-    pub(crate) async fn wait(&self, topic: &Text, queue: QueueId, wanted: Rc<SubscriptionData>, span: Duration) {
+    /// Waits until a message that the pull may want arrives in the queue, or `span` has passed.
+    pub(crate) async fn wait(&self, wish: Wish, span: Duration) {
+        let Wish { group, topic, queue, wanted } = wish;
         let (wake, woken) = once();
         let number = self.next_number.get();
         self.next_number.set(number + 1);
         let parked = Parked { number, wanted, wake };
         self.parked.borrow_mut().entry(topic.clone()).or_default().entry(queue).or_default().push(parked);
+        self.by_group.borrow_mut().entry(group.clone()).or_default().insert(number, (topic.clone(), queue));
         self.count.set(self.count.get() + 1);
         if clock::within(span, woken.receive()).await.is_none() {
-            self.remove(topic, queue, number);
+            self.remove(&topic, queue, number);
         }
+        self.forget(&group, number);
         self.count.set(self.count.get() - 1);
     }
 
@@ -67,6 +83,16 @@ impl Waits {
         }
     }
 
+    /// Wakes pulls of a group: its subscriptions to these topics, or its offsets in them, are others.
+    pub(crate) fn wake_group(&self, group: &str, is_about: impl Fn(&Text) -> bool) {
+        // Each forgets its own place when it wakes.
+        if let Some(places) = self.by_group.borrow().get(group) {
+            for (number, (topic, queue)) in places.iter().filter(|(_, (topic, _))| is_about(topic)) {
+                self.remove(topic, *queue, *number);
+            }
+        }
+    }
+
     /// Wakes all pulls of a topic: it was deleted or changed.
     pub(crate) fn wake_topic(&self, topic: &str) {
         self.parked.borrow_mut().remove(topic);
@@ -75,6 +101,16 @@ impl Waits {
     /// Wakes all pulls: the broker stops.
     pub(crate) fn wake_all(&self) {
         self.parked.take();
+    }
+
+    fn forget(&self, group: &Text, number: u64) {
+        let mut groups = self.by_group.borrow_mut();
+        if let Some(places) = groups.get_mut(group) {
+            places.remove(&number);
+            if places.is_empty() {
+                groups.remove(group);
+            }
+        }
     }
 
     fn remove(&self, topic: &Text, queue: QueueId, number: u64) {
@@ -96,38 +132,65 @@ impl Waits {
 mod tests {
     use super::*;
 
-    fn wanted(expression: &str) -> Rc<SubscriptionData> {
-        Rc::new(SubscriptionData::parse(Text::from("T"), Some(expression)).expect("a subscription"))
+    fn wish(group: &str, queue: u32, expression: &str) -> Wish {
+        Wish {
+            group: Text::from(group),
+            topic: Text::from("T"),
+            queue: QueueId(queue),
+            wanted: Rc::new(SubscriptionData::parse(Text::from("T"), Some(expression)).expect("a subscription")),
+        }
+    }
+
+    /// Parks these for long, and returns how many of them have ended.
+    async fn park(waits: &Rc<Waits>, wishes: &[Wish]) -> Rc<Cell<usize>> {
+        let ended = Rc::new(Cell::new(0));
+        for wish in wishes {
+            let (waits, wish, ended) = (waits.clone(), wish.clone(), ended.clone());
+            runtime::spawn(async move {
+                waits.wait(wish, Duration::from_secs(60)).await;
+                ended.set(ended.get() + 1);
+            });
+        }
+        until_parked(waits, wishes.len()).await;
+        ended
+    }
+
+    async fn until_parked(waits: &Waits, count: usize) {
+        while waits.count.get() != count {
+            runtime::yield_now().await;
+        }
     }
 
     #[test]
     fn only_what_fits_wakes_and_nothing_stays_behind() {
         runtime::run_here(async {
             let waits = Rc::new(Waits::default());
-            let topic = Text::from("T");
-            let long = Duration::from_secs(60);
-            let ended = Rc::new(Cell::new(0));
-            for (queue, expression) in [(0, "a"), (0, "b"), (1, "*"), (0, "*")] {
-                let (waits, topic, ended) = (waits.clone(), topic.clone(), ended.clone());
-                runtime::spawn(async move {
-                    waits.wait(&topic, QueueId(queue), wanted(expression), long).await;
-                    ended.set(ended.get() + 1);
-                });
-            }
-            while waits.count.get() < 4 {
-                runtime::yield_now().await;
-            }
+            let ended =
+                park(&waits, &[wish("g", 0, "a"), wish("g", 0, "b"), wish("g", 1, "*"), wish("h", 0, "*")]).await;
             waits.arrived("T", QueueId(0), remoting::subscription::tags_code(Some("a")));
-            while waits.count.get() > 2 {
-                runtime::yield_now().await;
-            }
+            until_parked(&waits, 2).await;
             assert_eq!(ended.get(), 2, "tag a wakes a and *, not b and not the other queue");
-            waits.wait(&topic, QueueId(5), wanted("*"), Duration::from_millis(1)).await;
+            waits.wait(wish("g", 5, "*"), Duration::from_millis(1)).await;
             waits.wake_all();
-            while waits.count.get() > 0 {
-                runtime::yield_now().await;
-            }
-            assert!(waits.parked.borrow().is_empty());
+            until_parked(&waits, 0).await;
+            assert!(waits.parked.borrow().is_empty() && waits.by_group.borrow().is_empty());
+        })
+        .expect("an executor");
+    }
+
+    #[test]
+    fn a_group_that_changed_wakes_its_own_pulls_only() {
+        runtime::run_here(async {
+            let waits = Rc::new(Waits::default());
+            let ended = park(&waits, &[wish("g", 0, "*"), wish("h", 0, "*"), wish("g", 1, "*")]).await;
+            waits.wake_group("g", |topic| *topic == "U");
+            waits.wake_group("g", |topic| *topic == "T");
+            waits.wake_group("nobody", |_| true);
+            until_parked(&waits, 1).await;
+            assert_eq!(ended.get(), 2);
+            waits.arrived("T", QueueId(0), 0);
+            until_parked(&waits, 0).await;
+            assert!(waits.parked.borrow().is_empty() && waits.by_group.borrow().is_empty());
         })
         .expect("an executor");
     }

@@ -3,6 +3,7 @@
 //! Read-only, a window at a time. The log ends where no valid record follows and no consume queue knows of any; in front of
 //! that what cannot be read is damage, and passed over up to the next valid record.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,10 +29,12 @@ const OLDER_MS_MAX: i64 = 3_000;
 const RECORD_BYTES_MAX: u64 = 128 << 20;
 
 /// The files of a log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CommitLog {
     files: Vec<(u64, PathBuf)>,
     file_bytes: u64,
+    /// The bytes of files that were cut, by their starts. What they lack reads as zeros.
+    cut: BTreeMap<u64, u64>,
 }
 
 /// What lies at a place of the log.
@@ -66,8 +69,10 @@ impl CommitLog {
         {
             files.pop();
         }
-        let Some((first, first_path)) = files.first() else { return Ok(CommitLog { files, file_bytes: 0 }) };
-        let bytes = file_bytes(first_path)?;
+        let Some((first, first_path)) = files.first() else { return Ok(CommitLog::default()) };
+        let lengths = files.iter().map(|(_, path)| file_bytes(path)).collect::<Result<Vec<_>, _>>()?;
+        // All were made with one size; some may be cut.
+        let bytes = lengths.iter().max().copied().unwrap_or(0);
         if bytes == 0 || first % bytes != 0 {
             return Err(ImportError::Source(format!(
                 "{} has {bytes} bytes, and its name is no multiple of that: it is cut, or no file of a commit log; put the \
@@ -75,14 +80,10 @@ impl CommitLog {
                 first_path.display()
             )));
         }
-        let mut expected = *first;
-        for (start, path) in &files {
-            let found = file_bytes(path)?;
+        let (mut expected, mut cut) = (*first, BTreeMap::new());
+        for ((start, path), found) in files.iter().zip(lengths) {
             if found != bytes {
-                return Err(ImportError::Source(format!(
-                    "{} has {found} bytes and the files of its log have {bytes}: put the whole file back",
-                    path.display()
-                )));
+                cut.insert(*start, found);
             }
             if *start != expected {
                 return Err(ImportError::Source(format!(
@@ -94,7 +95,13 @@ impl CommitLog {
             }
             expected += bytes;
         }
-        Ok(CommitLog { file_bytes: bytes, files })
+        Ok(CommitLog { file_bytes: bytes, files, cut })
+    }
+
+    /// The parts that files lack which were cut: start, limit and file.
+    pub(crate) fn cut_off(&self) -> impl Iterator<Item = (u64, u64, &Path)> {
+        let parts = self.cut.iter().map(|(start, found)| (start + found, start + self.file_bytes));
+        parts.filter_map(|(from, limit)| self.file_of(from).map(|(_, path)| (from, limit, &**path)))
     }
 
     pub fn min(&self) -> u64 {
@@ -164,9 +171,12 @@ impl Window {
             }
             let (_, path, file) = self.file.as_ref().expect("it was just opened");
             let wanted = self.bytes_wanted.min(file_limit - offset).max(limit - offset);
+            self.bytes.clear();
             self.bytes.resize(wanted as usize, 0);
             self.start = offset;
-            file.read_exact_at(&mut self.bytes, offset - file_start).context("read", path)?;
+            let from = offset - file_start;
+            let there = log.cut.get(file_start).copied().unwrap_or(log.file_bytes).saturating_sub(from).min(wanted);
+            file.read_exact_at(&mut self.bytes[..there as usize], from).context("read", path)?;
         }
         Ok(&self.bytes[(offset - self.start) as usize..])
     }

@@ -186,6 +186,18 @@ impl ConsumeQueues {
         self.topics.get_mut(topic)?.get_mut(&queue)
     }
 
+    /// Where the oldest record lies that a queue of this topic knows.
+    pub(crate) fn oldest(&mut self, topic: &str) -> Result<Option<u64>, ImportError> {
+        let mut oldest = None;
+        for queue in self.topics.get_mut(topic).into_iter().flat_map(BTreeMap::values_mut) {
+            let first = queue.first_from(0)?;
+            if let Some(unit) = queue.unit(first)? {
+                oldest = Some(oldest.map_or(unit.offset, |known: u64| known.min(unit.offset)));
+            }
+        }
+        Ok(oldest)
+    }
+
     /// Behind the last record that any queue knows.
     pub(crate) fn known(&mut self) -> Result<u64, ImportError> {
         let mut known = 0;

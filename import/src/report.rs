@@ -74,6 +74,12 @@ pub struct Report {
     /// Bytes of a torn tail.
     pub cut_bytes: u64,
     pub differences: Vec<Difference>,
+    /// Messages that were taken over although their consume queue has lost them.
+    pub unknown: u64,
+    /// Tables that were damaged: the copy was taken, which may be older.
+    pub restored: Vec<String>,
+    /// By topic and queue, records that are left out since no consume queue knows anything of the topic.
+    pub without_queue: BTreeMap<(String, u32), u64>,
     /// What else is not taken over, in sentences.
     pub notes: Vec<String>,
 }
@@ -85,6 +91,9 @@ impl Report {
 
     /// Whether every message that the source's queues know was taken over.
     pub fn is_whole(&self) -> bool {
-        self.damages.is_empty() && self.differences.is_empty()
+        self.damages.is_empty()
+            && self.differences.is_empty()
+            && self.without_queue.is_empty()
+            && self.restored.is_empty()
     }
 }

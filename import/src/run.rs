@@ -1,5 +1,6 @@
 //! The import as a whole: what is looked at first, the pass over the log, and what is written at the end.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -53,13 +54,14 @@ pub struct Progress {
 /// When the source cannot be taken over, or the target not be made.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, ImportError> {
     let mut source = Source::open(&options.source, &options.commit_logs)?;
-    let Tables { mut topics, offsets, groups, modes } = Tables::read(&source)?;
+    let mut restored = Vec::new();
+    let Tables { mut topics, offsets, groups, modes } = Tables::read(&source, &mut restored)?;
     let segment_bytes = segment_bytes(options, &source)?;
     refuse_within(&options.target, &options.source, &options.commit_logs)?;
     // Each log has a segment at least.
     let bytes = (source.log.limit() - source.log.min()).max(u64::from(options.logs) * segment_bytes);
     let target = Target::create(&options.target, options.logs, bytes)?;
-    let mut report = Report { logs: options.logs, segment_bytes, ..Report::default() };
+    let mut report = Report { logs: options.logs, segment_bytes, restored, ..Report::default() };
     report.notes.extend(notes(&source));
     let (delays, timers) = (Delays::open(&mut source)?, Timers::open(&source)?);
     let mut transfer = Transfer {
@@ -71,6 +73,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Repo
         report,
         now: clock::now_ms(),
         own_records: 0,
+        without_queue: BTreeMap::new(),
         topics: &mut topics.topic_config_table,
         source: &mut source,
     };
@@ -80,8 +83,13 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Repo
     let end = scanner.end();
     transfer.report.source_bytes = end - log.min();
     transfer.report.cut_bytes = remains_behind(&log, &mut scanner)?;
+    for (start, limit, file) in log.cut_off() {
+        let reason = format!("{} ends there: it was cut", file.display());
+        transfer.report.damages.push(Lost { start, limit, reason });
+    }
     transfer.take_what_waits(&mut log.lookup())?;
     transfer.settle_queues(end)?;
+    transfer.report.without_queue = std::mem::take(&mut transfer.without_queue);
     let Transfer { logs, mut report, .. } = transfer;
     for log in logs {
         log.finish()?;
@@ -177,9 +185,9 @@ struct Tables {
 }
 
 impl Tables {
-    fn read(source: &Source) -> Result<Tables, ImportError> {
+    fn read(source: &Source, restored: &mut Vec<String>) -> Result<Tables, ImportError> {
         let path = source.config("topics.json");
-        let topics: Option<TopicConfigTable> = tables::read(&path)?;
+        let topics: Option<TopicConfigTable> = tables::read_telling(&path, restored)?;
         let Some(mut topics) = topics else {
             return Err(ImportError::Source(format!(
                 "{} and its .bak are missing: without them nobody knows which topics there are; restore one from a backup",
@@ -191,9 +199,9 @@ impl Tables {
         topics.topic_queue_mapping_detail_map.clear();
         Ok(Tables {
             topics,
-            offsets: tables::read(&source.config("consumerOffset.json"))?.unwrap_or_default(),
-            groups: tables::read(&source.config("subscriptionGroup.json"))?.unwrap_or_default(),
-            modes: tables::read(&source.config("messageRequestMode.json"))?.unwrap_or_default(),
+            offsets: tables::read_telling(&source.config("consumerOffset.json"), restored)?.unwrap_or_default(),
+            groups: tables::read_telling(&source.config("subscriptionGroup.json"), restored)?.unwrap_or_default(),
+            modes: tables::read_telling(&source.config("messageRequestMode.json"), restored)?.unwrap_or_default(),
         })
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use runtime::clock;
 use runtime::file::{ReadFile, is_locked_by_java};
 
 use crate::commit_log::CommitLog;
@@ -111,9 +112,14 @@ fn checkpoint_ms(path: &Path) -> Result<u64, ImportError> {
     }
     let mut times = [0; 16];
     let file = ReadFile::open(path).context("open", path)?;
+    // One that was cut, or tells of times to come, tells nothing.
+    if file.bytes().context("look at", path)? < times.len() as u64 {
+        return Ok(0);
+    }
     file.read_exact_at(&mut times, 0).context("read", path)?;
     let (log, queues) = (u64_at(&times, 0), u64_at(&times, 8));
-    Ok(log.min(queues).saturating_sub(CHECKPOINT_SLACK_MS))
+    let known = log.min(queues);
+    Ok(if known > clock::now_ms().0 { 0 } else { known.saturating_sub(CHECKPOINT_SLACK_MS) })
 }
 
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -141,7 +147,7 @@ mod tests {
     #[test]
     fn what_cannot_be_taken_over_is_refused_with_the_cure() {
         type Make = fn(&Path);
-        let cases: [(Make, &str); 9] = [
+        let cases: [(Make, &str); 8] = [
             (|_| (), "is no folder: name the one of storePathRootDir"),
             (|root| put(root, "store.json", b""), "is a store of RingMQ already"),
             (|root| put(root, "config/topics.json", b"{}"), "no store of Apache RocketMQ, or its log lies elsewhere"),
@@ -154,13 +160,6 @@ mod tests {
                     put(root, "commitlog/00000000000000008192", &[0; 4096]);
                 },
                 "the file 00000000000000004096 in front of",
-            ),
-            (
-                |root| {
-                    put(root, "commitlog/00000000000000000000", &[0; 4096]);
-                    put(root, "commitlog/00000000000000004096", &[0; 4095]);
-                },
-                "has 4095 bytes and the files of its log have 4096",
             ),
             (|root| put(root, "commitlog/00000000000000000007", &[0; 4096]), "its name is no multiple of that"),
         ];

@@ -14,9 +14,20 @@ use crate::error::{ImportError, IoContext};
 /// # Errors
 /// When one of them is there and none can be used.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ImportError> {
+    read_telling(path, &mut Vec::new())
+}
+
+/// As [`read`]; that it was damaged and its copy stands in is told.
+///
+/// # Errors
+/// As those of [`read`].
+pub(crate) fn read_telling<T: DeserializeOwned>(
+    path: &Path,
+    restored: &mut Vec<String>,
+) -> Result<Option<T>, ImportError> {
     let mut backup = path.as_os_str().to_owned();
     backup.push(".bak");
-    let mut wrong = None;
+    let mut wrong: Option<(PathBuf, json::JsonError)> = None;
     for path in [path.to_owned(), PathBuf::from(backup)] {
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -28,7 +39,12 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Import
             continue;
         }
         match json::decode(&text) {
-            Ok(table) => return Ok(Some(table)),
+            Ok(table) => {
+                restored.extend(wrong.map(|(path, error)| {
+                    format!("{} cannot be read: {error}; its copy was taken, which may be older", path.display())
+                }));
+                return Ok(Some(table));
+            }
             Err(error) => wrong = wrong.or(Some((path, error))),
         }
     }

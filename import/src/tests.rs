@@ -362,6 +362,68 @@ fn what_follows_damage_is_taken_though_no_queue_knows_it() {
 }
 
 #[test]
+fn a_file_that_was_cut_is_damage_from_its_end_on() {
+    let folder = TempFolder::new("import");
+    let (root, target) = (folder.path().join("old"), folder.path().join("new"));
+    let mut maker = Maker::new(&root, 0);
+    let body = "b".repeat(300_000);
+    // Three in each file.
+    let places: Vec<u64> = (0..8).map(|offset| maker.put(&put("T", 0, offset, &body))).collect();
+    maker.finish();
+    let cut = |file: u64, bytes: u64| {
+        let path = root.join(format!("commitlog/{:020}", file * FILE_BYTES));
+        fs::File::options().write(true).open(path).and_then(|file| file.set_len(bytes)).expect("cut");
+    };
+    cut(0, 400_000);
+    cut(2, 100_000);
+    let report = maker.import(&target).expect("imported");
+    let ends: Vec<_> = report.damages.iter().filter(|lost| lost.reason.contains("was cut")).collect();
+    assert_eq!(ends.iter().map(|lost| lost.start).collect::<Vec<_>>(), [400_000, 2 * FILE_BYTES + 100_000]);
+    assert!(places[6] == 2 * FILE_BYTES && !report.is_whole(), "{report:?}");
+    let offsets: Vec<u64> = records(&target).iter().filter(|record| record.0 == "T").map(|record| record.2).collect();
+    assert_eq!(offsets, [0, 3, 4, 5], "what the files still have");
+}
+
+#[test]
+fn messages_whose_consume_queue_is_gone_are_taken_or_told() {
+    let folder = TempFolder::new("import");
+    let (root, target) = (folder.path().join("old"), folder.path().join("new"));
+    let mut maker = Maker::new(&root, 0);
+    // Of a topic that was deleted, and made again without a message in that queue.
+    maker.put(&Put { in_queue: false, ..put("T", 1, 0, "of its life before") });
+    for offset in 0..3 {
+        maker.put(&put("T", 0, offset, "kept"));
+        maker.put(&Put { in_queue: false, ..put("T", 2, offset, "its queue is gone") });
+    }
+    maker.put(&Put { in_queue: false, ..put("B", 0, 0, "all of its topic is gone") });
+    maker.put(&put("T", 0, 3, "kept"));
+    maker.finish();
+    let report = maker.import(&target).expect("imported");
+    assert_eq!(report.without_queue, BTreeMap::from([(("B".to_owned(), 0), 1)]));
+    assert_eq!((report.left_out.get(&LeftOut::NotInQueue), report.unknown, report.records), (Some(&1), 3, 7));
+    assert!(!report.is_whole() && report.damages.is_empty(), "{report:?}");
+    let whose: Vec<u32> = records(&target).iter().filter(|record| record.0 == "T").map(|record| record.1).collect();
+    assert_eq!(whose, [0, 0, 0, 0, 2, 2, 2], "what is surely of the topic's own life is taken over");
+}
+
+#[test]
+fn a_checkpoint_that_says_nothing_stops_no_import() {
+    for checkpoint in [&b""[..], &[0; 7], &[0; 4096], &[0xff; 64]] {
+        let folder = TempFolder::new("import");
+        let (root, target) = (folder.path().join("old"), folder.path().join("new"));
+        let mut maker = Maker::new(&root, 0);
+        maker.put(&put("T", 0, 0, "known"));
+        maker.put(&Put { in_queue: false, ..put("T", 0, 1, "late") });
+        maker.put(&put("B", 0, 0, "known"));
+        maker.finish();
+        fs::write(root.join("abort"), "").expect("written");
+        fs::write(root.join("checkpoint"), checkpoint).expect("written");
+        let report = maker.import(&target).expect("imported");
+        assert_eq!((report.records, report.is_whole()), (3, true), "{checkpoint:?}");
+    }
+}
+
+#[test]
 fn nothing_is_made_in_the_source() {
     let folder = TempFolder::new("import");
     let root = folder.path().join("old");

@@ -46,6 +46,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) now: Millis,
     /// Records of the broker's own that were met.
     pub(crate) own_records: u64,
+    /// Records of topics that there are and that no consume queue knows anything of, by topic and queue.
+    pub(crate) without_queue: BTreeMap<(String, u32), u64>,
 }
 
 impl Transfer<'_> {
@@ -86,12 +88,22 @@ impl Transfer<'_> {
             return self.take_batch(view);
         }
         if !self.belongs(view, at)? {
-            self.report.leave_out(LeftOut::NotInQueue);
+            self.leave_out(view)?;
             return Ok(());
         }
         let properties = own_properties(view.properties());
         let draft = RecordDraft { properties: &properties, ..RecordDraft::of(view) };
         self.put(&draft, view.queue_offset(), view.store_timestamp_ms())
+    }
+
+    /// A record that its queue does not know is of a topic that was deleted, unless all that the topic's queues know is gone.
+    fn leave_out(&mut self, view: &RecordView<'_>) -> Result<(), ImportError> {
+        if self.source.queues.oldest(view.topic())?.is_none() {
+            *self.without_queue.entry((view.topic().to_owned(), view.queue_id().0)).or_default() += 1;
+        } else {
+            self.report.leave_out(LeftOut::NotInQueue);
+        }
+        Ok(())
     }
 
     /// Whether a record is the one that its queue means by its offset.
@@ -108,7 +120,12 @@ impl Transfer<'_> {
         let stored_ms = view.store_timestamp_ms().max(0) as u64;
         let is_late = self.source.uncertain_from_ms.is_some_and(|from| stored_ms >= from);
         let next = self.log_of(view.topic(), view.queue_id()).next(view.topic(), view.queue_id());
-        Ok((at >= self.source.known || is_late) && next.is_none_or(|next| next <= view.queue_offset()))
+        // Or they have lost it: what lies behind a record that a queue of the topic knows is not of a life before.
+        let is_of_this_life = self.source.queues.oldest(view.topic())?.is_some_and(|oldest| oldest < at);
+        let is_known = at < self.source.known && !is_late;
+        let belongs = (!is_known || is_of_this_life) && next.is_none_or(|next| next <= view.queue_offset());
+        self.report.unknown += u64::from(belongs && is_known);
+        Ok(belongs)
     }
 
     /// Messages that were stored as one record: as clients take it apart.

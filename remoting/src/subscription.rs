@@ -65,6 +65,16 @@ impl SubscriptionData {
         Ok(data.with_codes())
     }
 
+    /// The same without memory of its own for what most subscriptions say.
+    pub fn with_usual_words(mut self) -> SubscriptionData {
+        for (word, usual) in [(&mut self.sub_string, ALL), (&mut self.expression_type, EXPRESSION_TAG)] {
+            if *word == usual {
+                *word = Text::from_static(usual);
+            }
+        }
+        self
+    }
+
     /// The same with hashes made of its tags, or of its expression when it names none.
     pub fn with_codes(mut self) -> SubscriptionData {
         if self.is_tag_type() {

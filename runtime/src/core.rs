@@ -1,10 +1,12 @@
 //! Cores: pinned threads, each with an executor of its own, and what runs on them.
 //!
-//! Work on a core runs in one of two task queues: data (requests, the log) and background (retention, preparation,
-//! persisting tables), which gets a tenth of the time while both have work. A panic on any core ends the process: a
-//! half-dead server is worse than none.
+//! Work on a core runs in one of two task queues: data (messages, the log) and background (who comes and goes, what
+//! tools ask, retention, persisting tables), which gets a small part of each turn. A panic on any core ends the process:
+//! a half-dead server is worse than none.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use base::CoreId;
@@ -17,6 +19,26 @@ use crate::scheduling;
 pub enum Share {
     Data,
     Background,
+}
+
+/// The share of the tasks of one thing, which may change while they run: each goes where it says when it is woken.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    is_data: Arc<AtomicBool>,
+}
+
+impl Standing {
+    pub fn new(share: Share) -> Standing {
+        Standing { is_data: Arc::new(AtomicBool::new(share == Share::Data)) }
+    }
+
+    pub fn get(&self) -> Share {
+        if self.is_data.load(Ordering::Relaxed) { Share::Data } else { Share::Background }
+    }
+
+    pub fn set(&self, share: Share) {
+        self.is_data.store(share == Share::Data, Ordering::Relaxed);
+    }
 }
 
 /// The running cores.
@@ -89,8 +111,19 @@ pub fn spawn_background(future: impl Future<Output = ()> + 'static) {
     spawn_in(Share::Background, future);
 }
 
-fn spawn_in(share: Share, future: impl Future<Output = ()> + 'static) {
+/// Starts a task in one of the queues of this core.
+pub fn spawn_in(share: Share, future: impl Future<Output = ()> + 'static) {
     reactor::spawn(share, future);
+}
+
+/// Starts a task that goes where its standing says each time it is woken. On glommio that is always the data queue.
+pub fn spawn_with(standing: &Standing, future: impl Future<Output = ()> + 'static) {
+    reactor::spawn_with(standing.clone(), future);
+}
+
+/// The share of the task that runs.
+pub fn share() -> Share {
+    reactor::running()
 }
 
 /// Lets other tasks run if this one had its time.
@@ -110,9 +143,67 @@ pub async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'stat
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::cell::{Cell, RefCell};
+    use std::rc::Rc;
+    use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// Long background tasks are ready, many of them; a task of data that becomes ready then waits for one or two.
+    #[test]
+    fn data_does_not_wait_for_all_that_is_in_the_background() {
+        const TASKS: u32 = 100;
+        run_here(async {
+            let ended = Rc::new(Cell::new(0));
+            for _ in 0..TASKS {
+                let ended = ended.clone();
+                spawn_background(async move {
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_micros(300) {
+                        std::hint::spin_loop();
+                    }
+                    ended.set(ended.get() + 1);
+                });
+            }
+            for round in 1..10 {
+                crate::clock::sleep(Duration::from_micros(1)).await;
+                if Reactor::chosen() == Reactor::Ring {
+                    assert!(ended.get() <= round, "{} background tasks ran in {round} turns", ended.get());
+                }
+            }
+            while ended.get() < TASKS {
+                yield_now().await;
+            }
+        })
+        .expect("an executor");
+    }
+
+    #[test]
+    fn a_task_goes_where_its_standing_says() {
+        run_here(async {
+            let (standing, seen) = (Standing::new(Share::Background), Rc::new(RefCell::new(Vec::new())));
+            let (changing, noting) = (standing.clone(), seen.clone());
+            spawn_with(&standing, async move {
+                for share in [Share::Background, Share::Data, Share::Background] {
+                    changing.set(share);
+                    yield_now().await;
+                    noting.borrow_mut().push(super::share());
+                }
+            });
+            while seen.borrow().len() < 3 {
+                yield_now().await;
+            }
+            let expected = match Reactor::chosen() {
+                Reactor::Ring => [Share::Background, Share::Data, Share::Background],
+                Reactor::Glommio => [Share::Data; 3],
+            };
+            assert_eq!(*seen.borrow(), expected);
+            let (sender, receiver) = crate::sync::once();
+            spawn_background(async move { sender.send(share()) });
+            assert_eq!((share(), receiver.receive().await), (Share::Data, Some(Share::Background)));
+        })
+        .expect("an executor");
+    }
 
     #[test]
     #[should_panic(expected = "the words of a task")]

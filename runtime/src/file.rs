@@ -37,6 +37,7 @@ impl DirectFile {
     /// Makes a new file of `bytes` bytes whose space is reserved. It must not exist yet.
     pub fn create(path: &Path, bytes: u64) -> io::Result<DirectFile> {
         let file = DirectFile::open_with(path, OpenOptions::new().read(true).write(true).create_new(true))?;
+        keep_in_place(&file.file);
         // SAFETY: a plain call on a descriptor that is open.
         let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
         match code {
@@ -219,6 +220,26 @@ pub fn space(path: &Path) -> io::Result<Space> {
     })
 }
 
+/// Whether a file system writes to new places what is overwritten, unless it is told otherwise: then space that is reserved
+/// does not help who overwrites.
+pub(crate) fn copies_on_write(path: &Path) -> bool {
+    ["btrfs", "zfs", "bcachefs"].contains(&&*file_system_name(path))
+}
+
+/// Asks btrfs to overwrite a new file in its place: its reserved space stays its own, and direct I/O stays direct. Others
+/// refuse, which harms nothing.
+pub fn keep_in_place(file: &File) {
+    const NO_COPY_ON_WRITE: libc::c_int = 0x0080_0000;
+    let mut flags: libc::c_int = 0;
+    // SAFETY: plain calls on a descriptor that is open, with a place for the flags that outlives them.
+    unsafe {
+        if libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, &raw mut flags) == 0 {
+            flags |= NO_COPY_ON_WRITE;
+            libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags);
+        }
+    }
+}
+
 /// The name of the file system that holds a path, as far as we know it: for the banner.
 pub fn file_system_name(path: &Path) -> String {
     let Ok(stat) = nix::sys::statfs::statfs(path) else { return "unknown file system".to_owned() };
@@ -229,6 +250,7 @@ pub fn file_system_name(path: &Path) -> String {
         0x0102_1994 => "tmpfs".to_owned(),
         0x794c_7630 => "overlayfs".to_owned(),
         0x2fc1_2fc1 => "zfs".to_owned(),
+        0xca45_1a4e => "bcachefs".to_owned(),
         other => format!("file system {other:#x}"),
     }
 }

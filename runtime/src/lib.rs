@@ -22,7 +22,11 @@ pub mod ring;
 mod scheduling;
 pub mod sync;
 pub mod table_file;
+pub mod turns;
 mod wake;
 
-pub use self::core::{Cores, Share, blocking, run_here, spawn, spawn_background, yield_if_needed, yield_now};
+pub use self::core::{
+    Cores, Share, Standing, blocking, run_here, share, spawn, spawn_background, spawn_in, spawn_with, yield_if_needed,
+    yield_now,
+};
 pub use self::reactor::{REACTOR_VARIABLE, Reactor};

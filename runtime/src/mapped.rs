@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE};
 
 use crate::buffer::{BLOCK_BYTES, populate};
-use crate::file::remove_if_there;
+use crate::file::{copies_on_write, remove_if_there};
 
 /// A file of a fixed length, all of it mapped. The kernel writes it back in its own time.
 #[derive(Debug)]
@@ -32,9 +32,15 @@ unsafe impl Sync for Mapping {}
 
 impl MappedFile {
     /// Makes the file anew, zero but for its front, and with its space reserved: a store into a file without space would
-    /// end the process. An older file of this name stays as it was until the new one is whole.
+    /// end the process, which is why file systems that copy on write are refused. An older file of this name stays as it was until the new one is whole.
     pub fn create(path: &Path, bytes: usize, front: &[u8]) -> io::Result<MappedFile> {
         assert!(bytes > 0, "an empty mapping");
+        if copies_on_write(path.parent().unwrap_or(path)) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this file system cannot reserve space for overwriting",
+            ));
+        }
         let fresh = path.with_extension("new");
         let mut mapped = MappedFile::create_as(&fresh, bytes)?;
         mapped.put(0, front);

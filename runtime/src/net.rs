@@ -365,7 +365,13 @@ impl Stream {
                     is_drained.set(received < bytes_max);
                     return Ok(received);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => is_drained.set(true),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    is_drained.set(true);
+                    if buffer.is_empty() {
+                        // What was reserved is not kept for as long as nothing comes.
+                        *buffer = BytesMut::new();
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

@@ -19,10 +19,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const WAITED_MAX: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 3;
 
-/// This thread works for cores.
+/// This thread works for cores. It inherits their real-time priority if they have one, and gives that up.
 pub(crate) fn as_helper() {
-    // SAFETY: a plain call about this thread. Where it is refused, all threads are equal.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, HELPER_NICENESS) };
+    let no_priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: plain calls about this thread. Where they are refused, all threads are equal.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const no_priority);
+        libc::setpriority(libc::PRIO_PROCESS, 0, HELPER_NICENESS);
+    }
 }
 
 /// Watches a core that is pinned to `cpu`, from one of its own tasks, until it has left.
@@ -43,7 +47,7 @@ pub(crate) async fn leave_when_busy(cpu: usize) {
 }
 
 /// How long this thread was ready and did not run, since its start.
-fn waited() -> Option<Duration> {
+pub(crate) fn waited() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     waited_in(&text)
 }

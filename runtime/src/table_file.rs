@@ -70,7 +70,7 @@ fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
         settle(path)?;
     }
     let mut file = File::create(&fresh).map_err(|error| of_file(&fresh, &error))?;
-    let crc = crc32(text.as_bytes());
+    let crc = crc32fast::hash(text.as_bytes());
     file.write_all(format!("{MAGIC} {generation} {crc:08X} {}\n", text.len()).as_bytes())?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
@@ -118,20 +118,8 @@ fn parse(bytes: &[u8]) -> Option<Stored> {
     let crc = u32::from_str_radix(words.next()?, 16).ok()?;
     let length: usize = words.next()?.parse().ok()?;
     let text = bytes.get(end + 1..)?;
-    (text.len() == length && crc32(text) == crc)
+    (text.len() == length && crc32fast::hash(text) == crc)
         .then(|| Some(Stored { generation, text: String::from_utf8(text.to_vec()).ok()?, fell_back: false }))?
-}
-
-/// CRC-32 as in zip, bit by bit: tables are small and rarely written.
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
-        }
-    }
-    !crc
 }
 
 #[cfg(test)]
@@ -159,7 +147,7 @@ mod tests {
         fs::write(&path, "nonsense").expect("damaged");
         fs::remove_file(backup_path(&path)).expect("removed");
         assert!(read(&path).is_err(), "a damaged table is not an empty one");
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
     }
 
     #[test]

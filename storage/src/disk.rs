@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use base::Millis;
-use runtime::file::sync_folder;
+use runtime::file::{keep_in_place, sync_folder};
 
 use crate::error::{IoContext, StorageError};
 
@@ -86,6 +86,9 @@ fn replace(path: &Path, content: &[u8], sync: impl FnOnce(&File) -> io::Result<(
 pub(crate) fn write_part(path: &Path, offset: u64, content: &[u8]) -> io::Result<()> {
     let made = !path.exists();
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    if made {
+        keep_in_place(&file);
+    }
     file.write_all_at(content, offset)?;
     file.sync_data()?;
     if made { sync_folder(path.parent().expect("a file lies in a folder")) } else { Ok(()) }

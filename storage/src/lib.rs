@@ -11,11 +11,13 @@ mod build;
 mod checkpoint;
 mod disk;
 mod error;
+mod identity;
 mod kept;
 mod log;
 mod options;
 mod queue;
 mod recovery;
+mod resized;
 mod scan;
 mod store;
 mod stretches;
@@ -24,12 +26,15 @@ mod view;
 pub use build::LogBuilder;
 pub use error::{AppendError, BusyCause, StorageError};
 pub use log::{
-    DroppedSegments, FreedSpace, KeyMatch, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
+    DroppedSegments, FreedSpace, Log, LogStats, Mark, OldSegment, Served, Ticket, TierReads, TierSwitches,
     VisibleRecord, WriteTimes,
 };
-pub use options::{DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN};
+pub use options::{
+    CacheBytes, DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN,
+};
 pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};
+pub use resized::Resized;
 pub use scan::Seen;
 pub use store::{FlushChoice, Store, StoreOptions, StoreWarning};
 pub use view::{CheckpointFacts, ExtentFacts, KeyFound, LogView, QueueRun, StoreView, TailFacts};

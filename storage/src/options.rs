@@ -9,6 +9,10 @@ use runtime::flush::FlushKind;
 
 use crate::error::StorageError;
 use crate::log::TierSwitches;
+use crate::log::read_cache;
+use crate::log::tail_cache::SLAB_BYTES;
+use crate::log::tail_file::ring_bytes;
+use crate::queue::CACHED_ENTRIES_BYTES_MAX;
 use crate::recovery::Damage;
 
 /// When a record counts as stored, and when consumers may see it.
@@ -44,6 +48,10 @@ impl LogFolders {
 
     pub(crate) fn deleted_topics(&self) -> PathBuf {
         self.log.join("deleted.json")
+    }
+
+    pub(crate) fn resized(&self) -> PathBuf {
+        self.log.join("resized.json")
     }
 
     pub(crate) fn queue_floors(&self) -> PathBuf {
@@ -117,10 +125,34 @@ impl Default for LogOptions {
     }
 }
 
+/// What the caches of a log hold at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheBytes {
+    pub tail: u64,
+    pub tail_file: u64,
+    /// Whole pieces of 1 MiB, and those that are filled next. 0: what is read is kept for its reader only.
+    pub read: u64,
+    /// Entries of queues that were read lately.
+    pub entries: u64,
+}
+
 impl LogOptions {
     /// Whether segments may have so many bytes.
     pub fn is_segment_size(bytes: u64) -> bool {
         bytes >= SEGMENT_BYTES_MIN && bytes.is_multiple_of(BLOCK_BYTES as u64)
+    }
+
+    /// The most memory that the caches of a log hold: for its newest bytes, for their copy in the tail file, which is mapped,
+    /// and for what was read from files lately.
+    pub fn cache_bytes(&self) -> CacheBytes {
+        // Bytes that wait for their write are in slabs that are not all full: the one in front, and the next.
+        let waiting = self.unwritten_bytes_max + 2 * SLAB_BYTES as u64;
+        CacheBytes {
+            tail: self.tail_cache_bytes.max(waiting),
+            tail_file: if self.flush == FlushPolicy::Async { ring_bytes(self.unwritten_bytes_max) } else { 0 },
+            read: read_cache::bytes_max(self.read_cache_bytes),
+            entries: CACHED_ENTRIES_BYTES_MAX,
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), StorageError> {

@@ -24,7 +24,7 @@ pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder, begins_exte
 pub(crate) use chunks::Chunks;
 pub use entry::{Entry, key_hash};
 pub(crate) use entry::{Indexed, KeyEntry};
-pub(crate) use extent::{Extent, Extents};
+pub(crate) use extent::{CACHED_ENTRIES_BYTES_MAX, Extent, Extents};
 pub use read::{Found, LogRange, QueueRead, ReadLimits};
 pub use search_time::Bound;
 pub(crate) use table::QueueTable;

@@ -26,6 +26,7 @@ use crate::options::{LogFolders, LogOptions, Progress};
 use crate::queue::IndexBuilder;
 use crate::queue::extent_file::{self, ExtentContent, ExtentFile, StoredRun};
 use crate::queue::table::{DeletedTopics, Floor, QueueFloors, read_table, write_table};
+use crate::resized::{self, Resized};
 use crate::scan::{ScanRange, ScanSegment, Seen, scan};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -71,7 +72,7 @@ pub struct RecoveryReport {
     /// Why acknowledged messages of the last moments may be missing.
     pub tail_lost: Option<String>,
     /// Segments whose files were shorter or longer than they were made.
-    pub resized: Vec<PathBuf>,
+    pub resized: Vec<Resized>,
     pub elapsed_ms: u64,
 }
 
@@ -262,8 +263,12 @@ fn open_segments(
         // A file that was cut or has grown is repaired, but only if segments are known to have had the wanted size.
         let known = checkpoint.map_or(!found.is_multiple_of(BLOCK_BYTES as u64), |known| known.segment_bytes == wanted);
         if found != wanted && known {
+            let seen_ms = runtime::clock::now_ms().0;
+            let file = path.display().to_string();
+            report.resized.push(Resized { file, bytes_found: found, bytes_given: wanted, seen_ms });
+            // In front of what wipes the trace out.
+            resized::note(&folders.resized(), &report.resized[report.resized.len() - 1..])?;
             disk::resize(&path, wanted)?;
-            report.resized.push(path.clone());
         }
         let segment = Segment::open(&path, start, wanted)?;
         if segment.limit > checkpoint.map_or(0, |known| known.durable) {

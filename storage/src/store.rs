@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk;
 use crate::error::{IoContext, StorageError};
+use crate::identity;
 use crate::options::LogFolders;
 
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -94,6 +95,9 @@ impl std::fmt::Display for StoreWarning {
 pub(crate) struct StoreTable {
     pub(crate) format_version: u32,
     pub(crate) logs: u16,
+    /// What the store is told apart by. Empty in stores of programs that gave them none.
+    #[serde(default)]
+    pub(crate) id: String,
 }
 
 /// A store in use by this process.
@@ -123,8 +127,14 @@ impl Store {
         ballast.give_back_if_full().context("look for space in", &root)?;
         let mut warnings = Vec::new();
         let places = Places::new(&root, &roots)?;
-        let logs = settle_logs(places, logs, logs_if_new, &mut warnings)?;
+        let StoreTable { logs, id, .. } = settle_table(places, logs, logs_if_new, &mut warnings)?;
         let commit_logs = (0..logs).map(|log| places.find(LogId(log))).collect::<Result<Vec<_>, _>>()?;
+        for (log, commit_log) in (0..logs).map(LogId).zip(&commit_logs) {
+            // A folder that is missing may lie on a disk that is not mounted.
+            for folder in [&log_folder(&root, log), commit_log].into_iter().filter(|folder| folder.is_dir()) {
+                identity::settle(folder, &id)?;
+            }
+        }
         for folder in &roots {
             if !(0..logs).map(LogId).zip(&commit_logs).any(|(log, place)| places.place(folder, log) == *place) {
                 warnings.push(StoreWarning::NoLogIn { folder: folder.clone(), logs });
@@ -273,19 +283,19 @@ impl<'a> Places<'a> {
     }
 }
 
-fn settle_logs(
+fn settle_table(
     places: Places<'_>,
     wanted: Option<u16>,
     if_new: u16,
     warnings: &mut Vec<StoreWarning>,
-) -> Result<u16, StorageError> {
+) -> Result<StoreTable, StorageError> {
     let root = places.root;
     let path = root.join("store.json");
     if let Some(stored) = read_twice_written(&path)? {
         if stored.fell_back {
             warnings.push(StoreWarning::Restored { file: path.clone() });
         }
-        let table: StoreTable = serde_json::from_str(&stored.text).map_err(|error| StorageError::Damaged {
+        let mut table: StoreTable = serde_json::from_str(&stored.text).map_err(|error| StorageError::Damaged {
             file: path.clone(),
             offset: None,
             what: error.to_string(),
@@ -306,7 +316,13 @@ fn settle_logs(
                     "it is missing: is its disk mounted? Put it back; an empty folder in its place is an empty log";
                 Err(StorageError::Damaged { file, offset: None, what: what.to_owned() })
             }
-            None => Ok(table.logs),
+            None => {
+                if table.id.is_empty() {
+                    table.id = identity::draw()?;
+                    write_twice(&path, stored.generation, &table)?;
+                }
+                Ok(table)
+            }
         };
     }
     if let Some(folder) = places.log_there()? {
@@ -321,8 +337,7 @@ fn settle_logs(
     if logs == 0 || logs > LOGS_MAX {
         return Err(StorageError::Options { what: format!("a store has 1 to {LOGS_MAX} logs, not {logs}") });
     }
-    let table = StoreTable { format_version: FORMAT_VERSION, logs };
-    let text = serde_json::to_string(&table).expect("two numbers can be written");
+    let table = StoreTable { format_version: FORMAT_VERSION, logs, id: identity::draw()? };
     // In front of the table, so that a folder which is missing later was taken away.
     for log in (0..logs).map(LogId) {
         disk::make_folder(&log_folder(root, log))?;
@@ -330,10 +345,20 @@ fn settle_logs(
             disk::make_folder(&places.new_place(log))?;
         }
     }
-    for generation in [1, 2] {
-        table_file::write(&path, generation, &text).context("write", &path)?;
+    write_twice(&path, 0, &table)?;
+    for log in (0..logs).map(LogId) {
+        disk::make_folder(&places.find(log)?)?;
     }
-    Ok(logs)
+    Ok(table)
+}
+
+/// Writes a table that hardly ever changes, and its copy.
+fn write_twice(path: &Path, generation: u64, table: &StoreTable) -> Result<(), StorageError> {
+    let text = serde_json::to_string(table).expect("numbers and a text can be written");
+    for generation in [generation + 1, generation + 2] {
+        table_file::write(path, generation, &text).context("write", path)?;
+    }
+    Ok(())
 }
 
 /// Reads a table that never changes. Written twice it has a copy, since without it nothing of the store can be read.
@@ -464,6 +489,39 @@ mod tests {
     }
 
     #[test]
+    fn the_folders_of_another_store_are_refused() {
+        let folder = TempFolder::new("store");
+        let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+        let [a, b] = ["a", "b"].map(|name| folder.path().join(name));
+        let open = |root: &Path, place: &Path| {
+            Store::open(StoreOptions { commit_log_roots: vec![place.to_owned()], ..options(root, None) })
+        };
+        drop(open(&one, &a).expect("made"));
+        drop(open(&other, &b).expect("made"));
+        let error = open(&other, &a).expect_err("the segments of the one").to_string();
+        assert!(error.contains("a/log-00/store-id is damaged: the folder belongs to store"), "{error}");
+        drop(open(&other, &b).expect("its own"));
+        // A log's own folder was put in the place of another's.
+        fs::remove_dir_all(other.join("log-01")).expect("removed");
+        fs::rename(one.join("log-01"), other.join("log-01")).expect("moved");
+        let error = open(&other, &b).expect_err("a log of the one").to_string();
+        assert!(error.contains("other/log-01/store-id is damaged"), "{error}");
+
+        // A store of a program that gave them no identity gets one.
+        let old = folder.path().join("old");
+        drop(Store::open(options(&old, Some(1))).expect("made"));
+        table_file::write(&old.join("store.json"), 9, r#"{"format_version":1,"logs":1}"#).expect("written");
+        fs::remove_file(old.join("log-00/store-id")).expect("removed");
+        fs::remove_file(old.join("log-00/commitlog/store-id")).expect("removed");
+        for _ in 0..2 {
+            drop(Store::open(options(&old, None)).expect("opened"));
+            let text = table_file::read(&old.join("store.json")).expect("read").expect("there").text;
+            let id = fs::read_to_string(old.join("log-00/store-id")).expect("it is marked");
+            assert!(id.len() > 30 && text.contains(&id), "{text}");
+        }
+    }
+
+    #[test]
     fn a_store_keeps_its_number_of_logs_and_one_user() {
         let folder = TempFolder::new("store");
         let root = folder.path().join("deep/store");
@@ -502,7 +560,7 @@ mod tests {
             assert_eq!((store.logs(), store.warnings().contains(&restored)), (4, false), "{damaged:?}");
             assert!(copy.exists(), "a store that has no copy gets one");
         }
-        fs::remove_dir(root.join("log-03")).expect("an empty log");
+        fs::remove_dir_all(root.join("log-03")).expect("an empty log");
         let error = Store::open(options(&root, None)).expect_err("a log is missing").to_string();
         assert!(error.contains("log-03 is damaged: it is missing"), "{error}");
         fs::create_dir_all(root.join("log-00/commitlog")).expect("a log");

@@ -16,19 +16,21 @@ use runtime::table_file;
 use crate::checkpoint::Checkpoint;
 use crate::disk;
 use crate::error::{IoContext, StorageError};
+use crate::kept::Kept;
 use crate::log::tail_file;
 use crate::options::LogFolders;
 use crate::queue::extent_file::{CHUNK_COUNT, ExtentFile, StoredRun};
 use crate::queue::{Entry, key_hash};
 use crate::recovery::Damage;
+use crate::resized::{self, Resized};
 use crate::scan::{RECORD_BYTES_MAX, ScanRange, ScanSegment, Seen, scan};
 use crate::store::{FORMAT_VERSION, Places, StoreTable, log_folder};
 
 /// Bytes read to tell why a place is no record.
 const REASON_BYTES: u64 = 1 << 20;
 
-/// An extent with its runs; `None` when it is not whole.
-type OpenedExtent = Option<(ExtentFile, Vec<StoredRun>)>;
+/// An extent with its runs, or why it is not whole.
+type OpenedExtent = Result<(ExtentFile, Vec<StoredRun>), String>;
 
 pub struct StoreView {
     root: PathBuf,
@@ -126,8 +128,8 @@ pub struct TailFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtentFacts {
     pub file: PathBuf,
-    /// `None` when the file is not whole: it is made anew by the next start.
-    pub content: Option<ExtentContentFacts>,
+    /// Why not, when the file is not whole: it is made anew, by the next start or when it is read.
+    pub content: Result<ExtentContentFacts, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +157,6 @@ pub struct QueueRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFound {
     pub offset: LogOffset,
-    pub bytes: u32,
     pub store_ms: u64,
     pub file: PathBuf,
 }
@@ -197,6 +198,26 @@ impl LogView {
                 Ok(TailFacts { generation: head.generation, ring_bytes: head.ring_bytes, end: LogOffset(end) })
             }
         }))
+    }
+
+    /// How many bytes only the tail file has, of records behind the end of the segments' ones; and why there may have been
+    /// more. Nothing after a stop in order.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a start would refuse it.
+    pub fn kept(&self, end: LogOffset) -> Result<(u64, Option<String>), StorageError> {
+        let Some(checkpoint) = self.checkpoint.filter(|checkpoint| !checkpoint.clean) else { return Ok((0, None)) };
+        let path = self.folders.tail_file();
+        let kept = Kept::read(&path, self.id, Some(&checkpoint), end.0, checkpoint.segment_bytes)?;
+        Ok((kept.runs.iter().map(|run| run.bytes.len() as u64).sum(), kept.lost))
+    }
+
+    /// Segments whose length was mended, oldest first.
+    ///
+    /// # Errors
+    /// When the notes of it cannot be read.
+    pub fn resized(&self) -> Result<Vec<Resized>, StorageError> {
+        resized::read(&self.folders.resized())
     }
 
     /// How many segments there are, where the first begins and the last ends.
@@ -247,13 +268,17 @@ impl LogView {
         }
     }
 
-    /// The derived extents, oldest first.
+    /// The derived extents, oldest first. Each is read wholly.
     ///
     /// # Errors
     /// When they cannot be listed.
     pub fn extents(&self) -> Result<Vec<ExtentFacts>, StorageError> {
         let facts = |(file, opened): (PathBuf, OpenedExtent)| {
-            let content = opened.map(|(extent, runs)| ExtentContentFacts {
+            let checked = opened.and_then(|(extent, runs)| match extent.check(&runs) {
+                Ok(()) => Ok((extent, runs)),
+                Err(error) => Err(error.to_string()),
+            });
+            let content = checked.map(|(extent, runs)| ExtentContentFacts {
                 start: LogOffset(extent.start),
                 limit: LogOffset(extent.limit),
                 runs: runs.len() as u64,
@@ -273,7 +298,7 @@ impl LogView {
     pub fn queue(&self, topic: &str, queue: QueueId) -> Result<Vec<QueueRun>, StorageError> {
         let mut found = Vec::new();
         for (file, opened) in self.extent_files()? {
-            let Some((extent, runs)) = opened else { continue };
+            let Ok((extent, runs)) = opened else { continue };
             for run in runs.iter().filter(|run| &*run.topic == topic && run.queue_id == queue) {
                 for chunk in 0..u64::from(run.count).div_ceil(CHUNK_COUNT) {
                     found.push(QueueRun {
@@ -297,11 +322,10 @@ impl LogView {
         let hash = key_hash(topic, key);
         let mut found = Vec::new();
         for (file, opened) in self.extent_files()? {
-            let keys = opened.and_then(|(extent, _)| extent.find_keys(hash).ok()).unwrap_or_default();
+            let keys = opened.ok().and_then(|(extent, _)| extent.find_keys(hash).ok()).unwrap_or_default();
             found.extend(keys.into_iter().map(|key| KeyFound {
                 offset: LogOffset(key.offset),
-                bytes: key.bytes,
-                store_ms: u64::from(key.store_seconds) * 1000,
+                store_ms: key.store_timestamp_ms,
                 file: file.clone(),
             }));
         }
@@ -310,7 +334,8 @@ impl LogView {
 
     fn extent_files(&self) -> Result<Vec<(PathBuf, OpenedExtent)>, StorageError> {
         let files = listed(&self.folders.queues())?;
-        Ok(files.into_iter().map(|(_, path)| (path.clone(), ExtentFile::open(&path, self.id).ok())).collect())
+        let opened = |path: &Path| ExtentFile::open(path, self.id).map_err(|error| error.to_string());
+        Ok(files.into_iter().map(|(_, path)| (path.clone(), opened(&path))).collect())
     }
 }
 
@@ -416,7 +441,7 @@ mod tests {
         assert_eq!(seen(&root, places[1] + 17).len(), 4, "a place that is none of a record leads to the next");
         let store = StoreView::open(&root, &[]).expect("a store");
         let extents = store.log(LogId(0)).expect("a log").extents().expect("listed");
-        assert!(matches!(&extents[..], [ExtentFacts { content: None, .. }]), "{extents:?}");
+        assert!(matches!(&extents[..], [ExtentFacts { content: Err(_), .. }]), "{extents:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A file system of a test's own: ext4 in an image, mounted by a loop device. It takes the right to mount.
+//! A file system of a test's own, in an image that is mounted by a loop device. It takes the right to mount.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,6 +7,14 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+/// The kinds of file systems that are tested with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
 /// A mounted file system; it is unmounted with the value.
 #[derive(Debug)]
 pub struct Mounted {
@@ -14,13 +22,26 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Makes a file system of so many bytes, and mounts it.
+    /// Makes an ext4 of so many bytes, and mounts it.
     ///
     /// # Errors
     /// What is missing to mount one.
     pub fn new(image: &Path, at: &Path, bytes: u64) -> Result<Mounted, String> {
+        Mounted::make(Kind::Ext4, image, at, bytes)
+    }
+
+    /// Makes a file system of so many bytes, and mounts it.
+    ///
+    /// # Errors
+    /// What is missing to make or mount one.
+    pub fn make(kind: Kind, image: &Path, at: &Path, bytes: u64) -> Result<Mounted, String> {
         File::create(image).and_then(|file| file.set_len(bytes)).map_err(|error| error.to_string())?;
-        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(image))?;
+        let (program, arguments): (_, &[&str]) = match kind {
+            Kind::Ext4 => ("mkfs.ext4", &["-q", "-F", "-m", "0"]),
+            Kind::Xfs => ("mkfs.xfs", &["-q", "-f"]),
+            Kind::Btrfs => ("mkfs.btrfs", &["-q", "-f"]),
+        };
+        run(Command::new(program).args(arguments).arg(image))?;
         Mounted::of(image, at)
     }
 

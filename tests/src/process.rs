@@ -1,13 +1,14 @@
 //! A server process of a test's own: its log is kept, its lines can be awaited, and it dies with the value.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::folder::Folder;
+use crate::folder::{Folder, listing};
 use crate::ports::free_address;
 use crate::program;
 
@@ -66,6 +67,17 @@ impl Running {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// A figure of its memory as the kernel tells it: `VmRSS`, `VmHWM`, `RssAnon`, `RssFile`.
+    ///
+    /// # Panics
+    /// When the process has ended, or there is no such figure.
+    pub fn memory_mib(&self, figure: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process runs");
+        let line = status.lines().find(|line| line.starts_with(figure)).expect("it has memory");
+        let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number of KiB");
+        kib >> 10
     }
 
     pub fn log(&self) -> String {
@@ -218,6 +230,28 @@ impl Dev {
         arguments.extend(["--cores".into(), self.cores.to_string(), "--logs".into(), self.logs.to_string()]);
         arguments.extend(self.properties.iter().cloned());
         arguments
+    }
+
+    /// The files of the store whose names are offsets, in folders of this name: `commitlog` or `queues`.
+    pub fn numbered_files(&self, folder: &str) -> Vec<PathBuf> {
+        let is_wanted = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.len() == 20)
+                && path.parent().is_some_and(|parent| parent.ends_with(folder))
+        };
+        listing(&self.store()).into_iter().map(|name| self.store().join(name)).filter(is_wanted).collect()
+    }
+
+    /// Makes all segments look two hours old. Those that are written to become young again.
+    ///
+    /// # Panics
+    /// When a time cannot be set.
+    pub fn age_segments(&self) {
+        let before = SystemTime::now() - Duration::from_secs(7200);
+        for path in self.numbered_files("commitlog") {
+            let file = File::options().write(true).open(&path);
+            file.and_then(|file| file.set_modified(before))
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
     }
 
     /// Starts the process and waits until it is ready.

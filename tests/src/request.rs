@@ -12,9 +12,11 @@ use crate::record::{Record, decode_all};
 
 pub const SEND: i32 = 10;
 pub const PULL: i32 = 11;
+pub const QUERY_MESSAGE: i32 = 12;
 pub const CONSUMER_OFFSET: i32 = 14;
 pub const COMMIT_OFFSET: i32 = 15;
 pub const CREATE_TOPIC: i32 = 17;
+pub const RUNTIME_INFO: i32 = 28;
 pub const OFFSET_BY_TIME: i32 = 29;
 pub const MAX_OFFSET: i32 = 30;
 pub const MIN_OFFSET: i32 = 31;
@@ -171,6 +173,16 @@ pub fn offset_by_time(queue: &Queue, time_ms: u64, boundary: &str) -> Frame {
     about_queue(OFFSET_BY_TIME, queue).field("timestamp", time_ms).field("boundaryType", boundary)
 }
 
+/// A query for messages with a key that were stored between two times.
+pub fn query(topic: &str, key: &str, count_max: i32, (from_ms, to_ms): (i64, i64)) -> Frame {
+    Frame::request(QUERY_MESSAGE)
+        .field("topic", topic)
+        .field("key", key)
+        .field("maxNum", count_max)
+        .field("beginTimestamp", from_ms)
+        .field("endTimestamp", to_ms)
+}
+
 pub fn commit_offset(group: &str, queue: &Queue, offset: u64) -> Frame {
     about_queue(COMMIT_OFFSET, queue).field("consumerGroup", group).field("commitOffset", offset)
 }
@@ -271,6 +283,25 @@ impl Pulled {
 /// One offset of a queue: the smallest or the largest.
 pub fn offset_of(connection: &mut Connection, code: i32, queue: &Queue) -> io::Result<i64> {
     connection.call_ok(&about_queue(code, queue))?.number("offset")
+}
+
+/// A figure of the broker's runtime information; `None` if it has none of this name.
+///
+/// # Panics
+/// When the broker does not answer with a table.
+pub fn runtime_text(connection: &mut Connection, name: &str) -> Option<String> {
+    let answer = connection.call_ok(&Frame::request(RUNTIME_INFO)).expect("answered");
+    let table: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+    table["table"][name].as_str().map(str::to_owned)
+}
+
+/// As [`runtime_text`], of a figure that is a number.
+///
+/// # Panics
+/// When it is not there, or no number.
+pub fn runtime_number(connection: &mut Connection, name: &str) -> u64 {
+    let text = runtime_text(connection, name).unwrap_or_else(|| panic!("there is no {name}"));
+    text.parse().unwrap_or_else(|_| panic!("{name} is {text}"))
 }
 
 /// Reads a queue from `start` until the broker has no more.

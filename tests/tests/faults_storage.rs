@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use base::Random;
 use harness::connection::Connection;
-use harness::folder::listing;
 use harness::frame::Frame;
 use harness::mounted::Mounted;
 use harness::process::{Dev, Running};
+use harness::program;
 use harness::request::{
     BATCHED_BYTES, CODE_MESSAGE_ILLEGAL, CODE_OK, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, Stored, batch, create_topic,
-    offset_of, pull, read_queue, send,
+    offset_of, pull, read_queue, runtime_number, send,
 };
 use harness::target::TARGET_VARIABLE;
 use harness::{left_out, patterned_body, unique_name};
@@ -100,12 +100,6 @@ fn read_past_gaps(dev: &Dev, queue: &Queue) -> BTreeMap<u64, Vec<u8>> {
         found.extend(pulled.records.into_iter().map(|record| (record.queue_offset, record.body)));
     }
     found
-}
-
-fn files(dev: &Dev, part: &str) -> Vec<PathBuf> {
-    let is_numbered = |path: &PathBuf| path.file_name().is_some_and(|name| name.len() == 20);
-    let names = listing(&dev.store()).into_iter().filter(|name| name.contains(part));
-    names.map(|name| dev.store().join(name)).filter(is_numbered).collect()
 }
 
 fn stop(running: &mut Running) {
@@ -240,7 +234,7 @@ fn a3_lost_and_cut_files_of_queues_are_made_anew() {
         }),
     ];
     for (name, harm) in harms {
-        let files = files(&dev, "queues/");
+        let files = dev.numbered_files("queues");
         harm(files.last().unwrap_or_else(|| panic!("{name}: no file of queues")));
         let mut running = dev.start();
         let mut connection = connect(&dev);
@@ -348,7 +342,7 @@ fn a12_a_start_after_a_kill_reads_the_end_of_the_store_only() {
     assert!(bytes < 80 << 20, "{bytes} bytes were read of {}", MESSAGES * BYTES as u64);
     stop(&mut running);
     let contents = |dev: &Dev| -> Vec<(PathBuf, Vec<u8>)> {
-        files(dev, "queues/").into_iter().map(|path| (path.clone(), fs::read(path).expect("read"))).collect()
+        dev.numbered_files("queues").into_iter().map(|path| (path.clone(), fs::read(path).expect("read"))).collect()
     };
     let before = contents(&dev);
     assert!(before.len() >= 3, "{} files", before.len());
@@ -374,7 +368,7 @@ fn a13_consumers_pass_a_file_that_is_missing_in_the_middle() {
     let queue = Queue::new(&topic(&dev, "a13", 1), 0);
     let offsets = fill(&dev, &queue, 0..MESSAGES, 10_000);
     stop(&mut running);
-    let gone = files(&dev, "commitlog/").remove(2);
+    let gone = dev.numbered_files("commitlog").remove(2);
     fs::rename(&gone, dev.folder().join("away")).expect("moved away");
     let running = dev.start();
     let lost = offsets.iter().filter(|offset| **offset >> 20 == 2).count();
@@ -384,10 +378,47 @@ fn a13_consumers_pass_a_file_that_is_missing_in_the_middle() {
         assert_eq!(*content, body(*offset, 10_000), "message {offset}");
         assert_ne!(offsets[*offset as usize] >> 20, 2);
     }
+    assert_eq!(
+        runtime_number(&mut connect(&dev), "skippedMessagesTotal"),
+        lost as u64,
+        "what was passed over is counted"
+    );
     let line = running.await_line("no file holds", Duration::from_secs(5)).expect("the loss is told");
     assert!(line.contains("commitlog"), "{line}");
     let stored = connect(&dev).call_ok(&send(&queue, "next", "")).expect("stored");
     assert_eq!(stored.number("queueOffset").expect("an offset"), MESSAGES as i64);
+}
+
+/// What was cut off is lost; that it was there stays known.
+#[test]
+fn a_file_that_was_cut_in_the_middle_is_told_for_good() {
+    const NAME: &str = "a_file_that_was_cut_in_the_middle_is_told_for_good";
+    const MESSAGES: u64 = 400;
+    if is_given(NAME) {
+        return;
+    }
+    let dev = dev("cut", 1);
+    let mut running = dev.start();
+    let queue = Queue::new(&topic(&dev, "cut", 1), 0);
+    let offsets = fill(&dev, &queue, 0..MESSAGES, 10_000);
+    stop(&mut running);
+    let file = dev.numbered_files("commitlog").remove(1);
+    OpenOptions::new().write(true).open(&file).and_then(|file| file.set_len(400_000)).expect("cut");
+    let mut running = dev.start();
+    let told = running.await_line("had 400000 bytes and was given the 1048576 of a segment", Duration::from_secs(5));
+    assert!(told.expect("the cut is told").contains(&*file.to_string_lossy()));
+    let found = read_past_gaps(&dev, &queue);
+    let kept = offsets.iter().filter(|at| **at >> 20 != 1 || **at + 10_500 < (1 << 20) + 400_000).count();
+    assert!((kept..kept + 2).contains(&found.len()), "{} of {MESSAGES}, {kept} of them whole", found.len());
+    stop(&mut running);
+    for _ in 0..2 {
+        let mut running = dev.start();
+        stop(&mut running);
+    }
+    let store = dev.store().join("store");
+    let dumped = program::run(&["store", "dump", &store.to_string_lossy(), "--json"], Duration::from_secs(60));
+    let is_told = |line: &str| line.contains(r#""kind":"resized""#) && line.contains(r#""bytesFound":400000"#);
+    assert!(dumped.stdout.lines().any(is_told), "{}", dumped.text());
 }
 
 #[test]
@@ -532,7 +563,7 @@ fn a17_a_flipped_bit_costs_one_message_and_no_offset() {
         stop(&mut running);
         let (victim, mut byte) = (MESSAGES / 10, [0]);
         let at = offsets[victim as usize] + in_record;
-        let path = &files(&dev, "commitlog/")[(at >> 20) as usize];
+        let path = &dev.numbered_files("commitlog")[(at >> 20) as usize];
         let file = File::options().read(true).write(true).open(path).expect("opened");
         let in_file = at & ((1 << 20) - 1);
         file.read_exact_at(&mut byte, in_file).expect("read");
@@ -573,7 +604,7 @@ fn a17_a_zeroed_stretch_costs_the_messages_in_it() {
     // From the middle of one record to the middle of another, both in the second file.
     let [from, to] = [7, 10].map(|round: usize| places[2][round * IN_ROUND as usize + 7] + 300);
     assert!(from >> 20 == 1 && to >> 20 == 1, "{from} to {to}");
-    let file = File::options().write(true).open(&files(&dev, "commitlog/")[1]).expect("opened");
+    let file = File::options().write(true).open(&dev.numbered_files("commitlog")[1]).expect("opened");
     file.write_all_at(&vec![0; (to - from) as usize], from & ((1 << 20) - 1)).expect("zeroed");
     let running = dev.start();
     for (queue, places) in queues.iter().zip(&places) {

@@ -1,28 +1,23 @@
 //! Old segments go, what is still needed of them does not, and who reads too late is told.
 
-use std::fs::File;
-use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use harness::connection::Connection;
-use harness::folder::listing;
 use harness::frame::Frame;
 use harness::mounted::used_percent;
 use harness::pop::{Popped, pop};
 use harness::process::{Dev, Running};
 use harness::request::{
     CODE_OK, CODE_PULL_NOT_FOUND, CODE_PULL_OFFSET_MOVED, MAX_OFFSET, MIN_OFFSET, Pulled, Queue, await_count,
-    create_topic, heartbeat, offset_of, pull, read_queue, recall, send,
+    create_topic, heartbeat, offset_of, pull, read_queue, recall, runtime_number, runtime_text, send,
 };
 use harness::target::TARGET_VARIABLE;
 use harness::transaction::{COMMIT, Half, half};
 use harness::{left_out, now_ms, patterned_body, unique_name};
-use serde_json::Value;
 
 const CLEAN_EXPIRED_QUEUES: i32 = 306;
 const DELETE_EXPIRED: i32 = 329;
-const RUNTIME_INFO: i32 = 28;
 const BODY_BYTES: usize = 50_000;
 /// More than three segments of 1 MiB.
 const FILLERS: u32 = 70;
@@ -49,20 +44,6 @@ fn connect(dev: &Dev) -> Connection {
     Connection::open(&dev.broker).expect("the broker takes connections")
 }
 
-fn segments(dev: &Dev) -> Vec<PathBuf> {
-    let is_segment = |path: &PathBuf| path.file_name().is_some_and(|name| name.len() == 20);
-    let all = listing(&dev.store()).into_iter().filter(|name| name.contains("commitlog/"));
-    all.map(|name| dev.store().join(name)).filter(is_segment).collect()
-}
-
-/// Makes all segments look two hours old. Those that are written to become young again.
-fn age(dev: &Dev) {
-    let before = SystemTime::now() - Duration::from_secs(7200);
-    for path in segments(dev) {
-        File::options().write(true).open(path).and_then(|file| file.set_modified(before)).expect("a time can be set");
-    }
-}
-
 fn fill(connection: &mut Connection, queue: &Queue, count: u32) {
     for number in 0..count {
         let body = [&number.to_be_bytes()[..], &patterned_body(BODY_BYTES)].concat();
@@ -72,17 +53,6 @@ fn fill(connection: &mut Connection, queue: &Queue, count: u32) {
 
 fn clean(connection: &mut Connection) {
     connection.call_ok(&Frame::request(DELETE_EXPIRED)).expect("accepted");
-}
-
-fn runtime_text(connection: &mut Connection, name: &str) -> Option<String> {
-    let answer = connection.call_ok(&Frame::request(RUNTIME_INFO)).expect("answered");
-    let table: Value = serde_json::from_slice(&answer.body).expect("JSON");
-    table["table"][name].as_str().map(str::to_owned)
-}
-
-fn runtime_number(connection: &mut Connection, name: &str) -> u64 {
-    let text = runtime_text(connection, name).unwrap_or_else(|| panic!("there is no {name}"));
-    text.parse().unwrap_or_else(|_| panic!("{name} is {text}"))
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -95,8 +65,8 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Lets what is there by now expire, and waits until the first of it is gone.
 fn expire(dev: &Dev, connection: &mut Connection) {
-    let first = segments(dev).into_iter().next().expect("a segment");
-    age(dev);
+    let first = dev.numbered_files("commitlog").into_iter().next().expect("a segment");
+    dev.age_segments();
     until("the end of the first segment", || {
         clean(connection);
         !first.exists()
@@ -241,8 +211,8 @@ fn a_half_message_holds_its_segment_until_it_is_ended() {
     }
     let pending = Half::of(&connection.call(&half(&queue, "committed", "")).expect("answered")).expect("stored");
     fill(&mut connection, &filler, FILLERS);
-    let first = segments(&dev).into_iter().next().expect("a segment");
-    age(&dev);
+    let first = dev.numbered_files("commitlog").into_iter().next().expect("a segment");
+    dev.age_segments();
     clean(&mut connection);
     running.await_line("transactions in it are not ended", CLEANED_WITHIN).expect("the reason is told");
     assert_eq!((runtime_number(&mut connection, "logsHeldBack"), first.exists()), (1, true));
@@ -288,7 +258,7 @@ fn what_is_popped_comes_again_before_its_segment_goes() {
         connection.call_ok(&message.ack(&group)).expect("acknowledged");
     }
     fill(&mut connection, &filler, FILLERS);
-    age(&dev);
+    dev.age_segments();
     clean(&mut connection);
     running.await_line("popped and not acknowledged", CLEANED_WITHIN).expect("the reason is told");
     expire(&dev, &mut connection);
@@ -327,11 +297,11 @@ fn a_kill_between_holding_anew_and_dropping_loses_and_doubles_none() {
     connection.call_ok(&send(&popped, "p", "")).expect("stored");
     let answer = connection.call(&pop(&group, &popped.topic, 300_000, 1_000)).expect("answered");
     assert_eq!(Popped::all_of(&answer).expect("a pop").len(), 1);
-    let first = segments(&dev).into_iter().next().expect("a segment");
+    let first = dev.numbered_files("commitlog").into_iter().next().expect("a segment");
     for round in 0..2 {
         fill(&mut connection, &filler, FILLERS);
         let end = runtime_number(&mut connection, "commitLogMaxOffset");
-        age(&dev);
+        dev.age_segments();
         clean(&mut connection);
         running.await_line("popped and not acknowledged", CLEANED_WITHIN).expect("the reason is told");
         let is_longer = runtime_number(&mut connection, "commitLogMaxOffset") > end;

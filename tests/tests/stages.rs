@@ -262,6 +262,38 @@ fn tools_tell_the_stages_and_a_switch_ends_them() {
 }
 
 #[test]
+fn what_holds_a_core_is_seen_and_told() {
+    let dev = Dev::new("stages-turns");
+    let _running = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("connected");
+    // One heartbeat with more in it than a core reads in a millisecond.
+    let topics: Vec<String> = (0..5000).map(|number| format!("topic-of-a-large-heartbeat-{number}")).collect();
+    let subscriptions: Vec<(&str, &str, u64)> = topics.iter().map(|topic| (&**topic, "*", 1)).collect();
+    let before = Look::at(&mut connection);
+    let large = request::heartbeat_of("large@1", "stages-turns", "CLUSTERING", &subscriptions);
+    assert!(large.body.len() < 1 << 20, "{} bytes are refused", large.body.len());
+    connection.call_ok(&large).expect("answered");
+    let after = Look::at(&mut connection);
+    let long_count = |look: &Look| -> u64 {
+        let cores = look.body["cores"].as_array().into_iter().flatten();
+        cores.map(|core| whole(&core["turns"]["longCount"])).sum()
+    };
+    for core in after.body["cores"].as_array().expect("cores") {
+        let turns = &core["turns"];
+        assert!(whole(&turns["count"]) > 0 && whole(&turns["sumNanos"]) > 0, "{turns:#}");
+        for turn in turns["long"].as_array().expect("a list") {
+            assert!(whole(&turn["nanos"]) > whole(&turns["longFromNanos"]), "{turn:#}");
+            assert!(whole(&turn["waitedNanosMax"]) <= whole(&turn["nanos"]), "{turn:#}");
+        }
+    }
+    assert!(long_count(&after) > long_count(&before), "{:#}", after.body);
+    let told = program::run(&["admin", "stages", "--turns", "-b", &dev.broker], RUN_WITHIN);
+    assert_eq!((told.code, told.stdout.lines().count()), (Some(EXIT_OK), 4), "{}", told.text());
+    let long = program::run(&["admin", "stages", "--turns", "--slow", "--json", "-b", &dev.broker], RUN_WITHIN);
+    assert!(long.code == Some(EXIT_OK) && long.stdout.lines().count() > 0, "{}", long.text());
+}
+
+#[test]
 fn bench_tells_the_stages_of_each_phase() {
     let dev = Dev::new("stages-bench").property("flushDiskType=SYNC_FLUSH").property("traceSlowerThanMicros=1");
     let _running = dev.start();

@@ -16,9 +16,15 @@ const WITHIN: Duration = Duration::from_secs(60);
 const EXIT_STORE: i32 = 7;
 
 fn dump(store: &Path, more: &[&str]) -> Vec<Value> {
+    dump_ending_with(0, store, more)
+}
+
+/// What a dump shows that ends with this code.
+fn dump_ending_with(code: i32, store: &Path, more: &[&str]) -> Vec<Value> {
     let folder = store.to_string_lossy();
     let finished = program::run(&[&["store", "dump", &folder, "--json"], more].concat(), WITHIN);
-    assert_eq!(finished.code, Some(0), "{}", finished.text());
+    assert_eq!(finished.code, Some(code), "{}", finished.text());
+    assert!(code == 0 || finished.stderr.contains("not whole"), "{}", finished.text());
     finished.stdout.lines().map(|line| serde_json::from_str(line).expect("a JSON object a line")).collect()
 }
 
@@ -62,13 +68,70 @@ fn a_store_is_read_by_hand() {
     let file = store.join(format!("log-0{log}/commitlog/{:020}", 0));
     let segment = OpenOptions::new().write(true).open(&file).expect("opened");
     segment.write_all_at(b"?", place + 90).expect("written");
-    let damaged = dump(&store, &["--queue", "T:2"]);
+    let damaged = dump_ending_with(EXIT_STORE, &store, &["--queue", "T:2"]);
     let damage = of_kind(&damaged, "damage");
     assert_eq!((damage.len(), damage[0]["offset"].as_u64()), (1, Some(place)), "{damage:?}");
     assert!(damage[0]["reason"].as_str().is_some_and(|reason| reason.contains("checksum")), "{damage:?}");
     assert_eq!(of_kind(&damaged, "record").len(), 19, "the others are shown");
     let text = program::run(&["store", "dump", &store.to_string_lossy(), "--limit", "2"], WITHIN);
     assert!(text.stdout.contains("checkpoint") && text.stdout.contains("topic="), "{}", text.text());
+}
+
+/// Each kind of file that is not whole is named, and the exit code tells.
+#[test]
+fn files_that_are_not_whole_are_told() {
+    let mut dev = Dev::new("dump-flaws").property("flushDiskType=ASYNC_FLUSH");
+    (dev.cores, dev.logs) = (1, 1);
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    connection.call_ok(&create_topic("T", 1)).expect("made");
+    let send_one = |connection: &mut Connection, number: u32| {
+        let properties = format!("KEYS\u{1}k{number}\u{2}");
+        connection.call_ok(&send(&Queue::new("T", 0), format!("body {number}"), &properties)).expect("taken");
+    };
+    (0..1500).for_each(|number| send_one(&mut connection, number));
+    assert_eq!(process.stop(), Some(0));
+    let store = dev.store().join("store");
+    let log = store.join("log-00");
+    assert!(of_kind(&dump(&store, &[]), "kept").is_empty(), "a stop in order leaves nothing in the tail file alone");
+    let extent = dev.numbered_files("queues").pop().expect("an extent");
+    let flip = |path: &Path, at: u64| {
+        let file = OpenOptions::new().read(true).write(true).open(path).expect("opened");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("read");
+        file.write_all_at(&[byte[0] ^ 4], at).expect("flipped");
+    };
+    let extent_bytes = fs::metadata(&extent).expect("there").len();
+    // The header, the directory, entries, keys.
+    for at in [3, 100, extent_bytes / 4, extent_bytes - 5] {
+        flip(&extent, at);
+        let lines = dump_ending_with(EXIT_STORE, &store, &["--limit", "0"]);
+        let state = of_kind(&lines, "extent")[0]["state"].as_str().unwrap_or_default().to_owned();
+        assert!(state.starts_with("not whole"), "byte {at}: {state}");
+        flip(&extent, at);
+    }
+    flip(&log.join("tail"), 9);
+    let lines = dump_ending_with(EXIT_STORE, &store, &["--limit", "0"]);
+    assert_eq!(of_kind(&lines, "tail")[0]["state"], "it is no whole tail file");
+    flip(&log.join("tail"), 9);
+    assert!(dump(&store, &["--limit", "0"]).len() > 3, "all is whole again");
+
+    // After a kill the newest records may be in the tail file alone, and it says how far they go.
+    let mut process = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    (1500..1600).for_each(|number| send_one(&mut connection, number));
+    process.kill();
+    let killed = dump(&store, &[]);
+    let read = of_kind(&killed, "record").iter().filter(|record| record["topic"] == "T").count();
+    assert!(read == 1600 || !of_kind(&killed, "kept").is_empty(), "{read} records, and nothing in the tail file");
+    let (tail, end) = (of_kind(&killed, "tail")[0], of_kind(&killed, "end")[0]);
+    let end = tail["end"].as_u64().expect("an offset").max(end["offset"].as_u64().expect("an offset"));
+    let newer = OpenOptions::new().write(true).open(log.join("tail")).expect("opened");
+    // Where the head has the end of what was put.
+    newer.write_all_at(&(end + 1000).to_be_bytes(), 40).expect("written");
+    let lines = dump_ending_with(EXIT_STORE, &store, &[]);
+    let state = of_kind(&lines, "kept")[0]["state"].as_str().unwrap_or_default();
+    assert!(state.contains("it should have records to"), "{lines:?}");
 }
 
 /// What is asked for and is not there is said, and a pipe in the place of a file keeps nobody waiting.

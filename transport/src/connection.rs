@@ -15,6 +15,7 @@ use remoting::frame;
 use runtime::clock::{self, Stamp};
 use runtime::net::Stream;
 use runtime::sync::{Notify, OnceSender, once};
+use runtime::{Share, Standing};
 
 use crate::limits::Limits;
 use crate::outbox::Outbox;
@@ -24,6 +25,8 @@ use crate::trip::Trip;
 /// Bytes asked of a socket at first; grows while reads fill the buffer.
 const RECEIVE_BYTES_MIN: usize = 4 << 10;
 const RECEIVE_BYTES_MAX: usize = 64 << 10;
+/// A connection whose reads ask for more keeps its buffer while it waits; of all others none has memory then.
+const RECEIVE_BYTES_KEPT_FROM: usize = 16 << 10;
 /// Frames handled before other tasks have their turn.
 const FRAMES_AT_ONCE: usize = 64;
 /// After the peer's last byte its unanswered requests may still be answered for so long.
@@ -95,6 +98,8 @@ pub struct Connection {
     /// The connection is over and its share of the core's budget given back.
     over: Cell<bool>,
     last_use: Cell<Stamp>,
+    /// Who comes and goes lets messages go first.
+    standing: Standing,
 }
 
 /// Opens a connection as a client; `service` gets the requests that the server makes.
@@ -105,6 +110,7 @@ pub async fn connect(address: SocketAddr, service: Rc<dyn Service>, limits: Limi
     };
     let id = ConnectionId { core: CoreId(0), slot: 0, generation: 0 };
     let connection = Connection::new(id, stream?, limits, Rc::default())?;
+    connection.hurry();
     connection.clone().start(service, |_| ());
     Ok(connection)
 }
@@ -135,6 +141,7 @@ impl Connection {
             closed: Cell::new(false),
             over: Cell::new(false),
             last_use: Cell::new(Stamp::now()),
+            standing: Standing::new(Share::Background),
         }))
     }
 
@@ -180,6 +187,11 @@ impl Connection {
             return;
         }
         self.to_send.notify();
+    }
+
+    /// Messages pass here from now on: what this connection reads and writes goes before all that is in the background.
+    pub fn hurry(&self) {
+        self.standing.set(Share::Data);
     }
 
     /// Gives back the budget of a request that was answered or needs no answer.
@@ -243,10 +255,12 @@ impl Connection {
 
     /// Starts the tasks of this connection; `ended` comes when it is over.
     pub(crate) fn start(self: Rc<Self>, service: Rc<dyn Service>, ended: impl FnOnce(&Connection) + 'static) {
-        runtime::spawn(self.clone().write_frames(service.clone()));
-        runtime::spawn(async move {
+        runtime::spawn_with(&self.standing, self.clone().write_frames(service.clone()));
+        runtime::spawn_with(&self.standing.clone(), async move {
             let at_end = self.read_frames(&service).await;
             self.at_end.set(true);
+            self.standing.set(Share::Background);
+            runtime::yield_now().await;
             service.closed(&self);
             if at_end {
                 self.drain().await;
@@ -277,7 +291,7 @@ impl Connection {
             if !self.take_frames(&mut buffer, service).await {
                 return false;
             }
-            if buffer.is_empty() && receive_bytes == RECEIVE_BYTES_MIN {
+            if buffer.is_empty() && receive_bytes <= RECEIVE_BYTES_KEPT_FROM {
                 buffer = BytesMut::new();
             }
         }

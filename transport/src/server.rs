@@ -56,7 +56,10 @@ impl Server {
     pub async fn accept(listener: Listener, mut take: impl FnMut(Accepted)) {
         loop {
             match listener.accept().await {
-                Ok(accepted) => take(accepted),
+                Ok(accepted) => {
+                    take(accepted);
+                    runtime::yield_now().await;
+                }
                 Err(_) => clock::sleep(ACCEPT_RETRY).await,
             }
         }

@@ -19,7 +19,7 @@ usage: cargo xtask COMMAND
                         kill -9 under load, again and again (default 50 rounds of each flush mode)
   soak [--seconds N] [--every N] [--flush sync|async] [--release]
                         official clients do everything at once while the broker is killed and restarted (30 minutes)
-  crowd [--groups N --topics N] [--release]
+  crowd [--groups N] [--topics N] [--rounds N] [--release]
                         consumers of 1,000 groups come and go in waves beside a steady producer
   verdicts [--tries N] [--rounds N] [--slower SHARE] [--release]
                         whether `ringmq bench compare` finds a tenth, and calls equal brokers equal (20 tries of both)

@@ -146,7 +146,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::acting("readsThroughPageCache", Kind::Flag, "false", Restart,
         "true keeps what was read from the disk in the page cache too: for slow disks beside much free memory"),
     Key::acting("prepareAheadBytes", BYTES, "1073741824", Restart, "how far in front of the newest message the disk is prepared"),
-    Key::acting("unwrittenBytesMax", BYTES, "67108864", Restart, "bytes of each log that may wait for their write; sends beyond are refused as busy"),
+    Key::acting("unwrittenBytesMax", BYTES, "67108864", Restart, "bytes of each log that may wait for their write, at most half of tailCacheBytes or 16 MiB; sends beyond wait"),
     Key::acting("stageTimes", Kind::Flag, "true", Live, "measure where the time of each send and pull goes (`ringmq admin stages`)"),
     Key::acting("traceSlowerThanMicros", Kind::Whole { min: 0, max: 60_000_000, unit: "" }, "50000", Live,
         "microseconds above which a send or pull is kept with the time of each stage, the newest 256 of each core; 0 keeps none"),

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use base::{Millis, QueueOffset};
+use base::{LogOffset, Millis, QueueOffset};
 use remoting::name::TIMER_TOPIC;
 use remoting::properties::{Builder, REAL_TOPIC, TIMER_OUT_MS, UNIQUE_KEY};
 use remoting::recall_handle::RecallHandle;
@@ -46,8 +46,9 @@ impl Schedule {
             let moves = self.moves.get();
             self.until_visible().await?;
             let mut keys = Vec::new();
-            for key in self.log.find_keys(hash, 0, u64::MAX, SAME_KEY_MAX).await? {
-                let record = self.log.record_at(key.offset).await?;
+            let all_times = (0, u64::MAX);
+            for offset in self.log.find_keys(hash, all_times, LogOffset(u64::MAX), SAME_KEY_MAX).await? {
+                let record = self.log.record_at(offset).await?;
                 keys.extend(record.as_deref().and_then(|bytes| named(handle, &RecordView::decode(bytes).ok()?)));
             }
             if self.moves.get() == moves {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use base::CoreId;
 use remoting::code::{ResponseCode, request};
 use remoting::command::Command;
+use runtime::Share;
 use runtime::clock::Stamp;
 use transport::{Connection, Service, Stage, Trip};
 
@@ -25,6 +26,9 @@ pub(crate) struct Dispatcher {
 impl Service for Dispatcher {
     fn request(&self, connection: &Rc<Connection>, command: Command, bytes: usize) {
         let row = table::row(command.code);
+        if row.as_ref().is_some_and(|row| row.share == Share::Data) {
+            connection.hurry();
+        }
         let trip = row.as_ref().and_then(|row| row.kind).map(|kind| {
             let mut trip = Trip::begin(kind as u8, command.opaque, self.core.id, connection.arrived());
             trip.pass(Stage::Receive, Stamp::now());
@@ -77,15 +81,18 @@ fn arrived(core: &Rc<Core>, mut call: Call) {
     (row.process)(core, call);
 }
 
-/// Starts a processor; its outcome is the answer.
-pub(crate) fn start<Made>(core: &Rc<Core>, call: Call, processor: impl FnOnce(Rc<Core>, Request) -> Made)
+/// Starts a processor in a share of its core; its outcome is the answer.
+pub(crate) fn start<Made>(core: &Rc<Core>, share: Share, call: Call, processor: impl FnOnce(Rc<Core>, Request) -> Made)
 where
     Made: Future<Output = Outcome> + 'static,
 {
-    start_watched(core, call, |core, request, _| processor(core, request));
+    let Call { request, responder } = call;
+    let outcome = processor(core.clone(), request);
+    let core = core.clone();
+    runtime::spawn_in(share, async move { responder.answer(&core, outcome.await) });
 }
 
-/// As [`start`], with the times of the request for the processor to pass its stages.
+/// As [`start`] with data, with the times of the request for the processor to pass its stages.
 pub(crate) fn start_watched<Made>(core: &Rc<Core>, call: Call, processor: impl FnOnce(Rc<Core>, Request, Watch) -> Made)
 where
     Made: Future<Output = Outcome> + 'static,
@@ -105,9 +112,12 @@ where
 pub(crate) fn parcel(core: &Rc<Core>, _from: CoreId, parcel: Parcel) {
     match parcel {
         Parcel::Connection(accepted) => {
-            if let Err(error) = core.server().serve(accepted) {
-                crate::log::note(format_args!("a connection ended before it began: {error}"));
-            }
+            let core = core.clone();
+            runtime::spawn_background(async move {
+                if let Err(error) = core.server().serve(accepted) {
+                    crate::log::note(format_args!("a connection ended before it began: {error}"));
+                }
+            });
         }
         Parcel::Call(call) => arrived(core, call),
         Parcel::Reply(reply) => core.deliver(reply),

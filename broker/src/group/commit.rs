@@ -119,7 +119,7 @@ pub(crate) async fn reset_offsets(
         async move {
             core.groups.resets.borrow_mut().put(&group, &topic, queue, to);
             // Pulls that wait already look again.
-            core.waits.wake_topic(&topic);
+            core.waits.wake_group(&group, |waited| *waited == topic);
         }
     })
     .await;

@@ -133,7 +133,7 @@ impl GroupConfigOwner {
     pub(crate) async fn change(core: &Rc<Core>, changes: Vec<ConfigChange>) -> Result<(), Refusal> {
         core.on(TABLES_CORE, move |core| async move {
             let owner = core.tables().group_configs.clone();
-            let start = || runtime::spawn(owner.clone().work(core.clone()));
+            let start = || runtime::spawn_background(owner.clone().work(core.clone()));
             owner.changes.submit(changes, start).await
         })
         .await
@@ -156,12 +156,15 @@ impl GroupConfigOwner {
             // just come waits for no disk.
             let make_themselves = changes.iter().all(|change| matches!(change, ConfigChange::Ensure(_)));
             let mut draft = self.table.borrow().clone();
+            // Each pass over all groups is a turn of its own: messages go in between.
+            runtime::yield_now().await;
             let publications = draft.apply(changes, clock::now_ms());
             if publications.is_empty() {
                 batch.finish(&Ok(()));
             } else if make_themselves {
                 self.put_in_force(&core, draft, publications).await;
                 batch.finish(&Ok(()));
+                runtime::yield_now().await;
                 let table = self.table.borrow().clone();
                 // What was not stored now is stored with the next change.
                 let _ = self.store(table).await;

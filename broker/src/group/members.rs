@@ -15,8 +15,8 @@ use remoting::command::Language;
 use remoting::subscription::SubscriptionData;
 use remoting::text::Text;
 
-/// Subscriptions by topic. Shared with the views that other cores have.
-pub(crate) type Subscriptions = BTreeMap<Text, Arc<SubscriptionData>>;
+/// Subscriptions by topic. A member that told what its group has, and the views that other cores have, share the group's.
+pub(crate) type Subscriptions = Arc<BTreeMap<Text, Arc<SubscriptionData>>>;
 
 /// Who sent a heartbeat, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl<C> Default for Members<C> {
         Members {
             members: BTreeMap::new(),
             manner: Manner::default(),
-            subscriptions: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             inconsistent: Vec::new(),
         }
     }
@@ -134,7 +134,7 @@ impl<C: Copy + Ord> Members<C> {
         let previous = known.map(|member| member.subscriptions.clone());
         let known_as = known.map_or(0, |member| member.fingerprint);
         let told = match subscriptions {
-            Some(list) => list.into_iter().map(|subscription| (subscription.topic.clone(), subscription)).collect(),
+            Some(list) => by_topic(list),
             None => match self.known_under(&key, fingerprint) {
                 Some(subscriptions) => subscriptions,
                 None => {
@@ -145,7 +145,7 @@ impl<C: Copy + Ord> Members<C> {
         };
         let taken = self.take_subscriptions(&told, previous.as_ref());
         let told_the_same = previous.is_some_and(|previous| previous == told);
-        let subscriptions = self.shared(told);
+        let subscriptions = self.shared(&told);
         // Only what was told in full is known under its fingerprint.
         let fingerprint = if change.subscriptions_wanted { known_as } else { fingerprint };
         self.members.insert(key, Member { client, heartbeat_at: now, fingerprint, subscriptions });
@@ -198,9 +198,9 @@ impl<C: Copy + Ord> Members<C> {
 
     fn take_subscriptions(&mut self, told: &Subscriptions, previous: Option<&Subscriptions>) -> Taken {
         let mut taken = Taken::default();
-        for (topic, subscription) in told {
+        for (topic, subscription) in told.iter() {
             let Some(current) = self.subscriptions.get(topic) else {
-                self.subscriptions.insert(topic.clone(), subscription.clone());
+                self.subscribe(topic, subscription);
                 taken.added = true;
                 taken.changed = true;
                 continue;
@@ -209,28 +209,44 @@ impl<C: Copy + Ord> Members<C> {
             let before = previous.and_then(|previous| previous.get(topic));
             let changed_its_mind = before.is_some_and(|before| before.sub_version != version);
             if version > current.sub_version || (changed_its_mind && version != current.sub_version) {
-                self.subscriptions.insert(topic.clone(), subscription.clone());
+                self.subscribe(topic, subscription);
                 taken.changed = true;
             }
         }
         taken
     }
 
+    fn subscribe(&mut self, topic: &Text, subscription: &Arc<SubscriptionData>) {
+        Arc::make_mut(&mut self.subscriptions).insert(topic.clone(), subscription.clone());
+    }
+
     /// The same subscriptions, sharing the group's where they are equal.
-    fn shared(&self, told: Subscriptions) -> Subscriptions {
-        let share = |(topic, subscription): (Text, Arc<SubscriptionData>)| match self.subscriptions.get(&topic) {
-            Some(of_group) if **of_group == *subscription => (of_group.topic.clone(), of_group.clone()),
-            _ => (topic, subscription),
+    fn shared(&self, told: &Subscriptions) -> Subscriptions {
+        if *told == self.subscriptions {
+            return self.subscriptions.clone();
+        }
+        let share = |(topic, subscription): (&Text, &Arc<SubscriptionData>)| match self.subscriptions.get(topic) {
+            Some(of_group) if of_group == subscription => (of_group.topic.clone(), of_group.clone()),
+            _ => (topic.clone(), subscription.clone()),
         };
-        told.into_iter().map(share).collect()
+        Arc::new(told.iter().map(share).collect())
+    }
+
+    /// The members that do not share the group's subscriptions, so that they may differ from it.
+    fn others(&self) -> impl Iterator<Item = &Member> + Clone {
+        self.members.values().filter(|member| !Arc::ptr_eq(&member.subscriptions, &self.subscriptions))
     }
 
     /// Drops topics that no member lists, and where the member that the group followed is gone, follows the newest of
     /// the others.
     fn follow_members(&mut self) -> Followed {
         let mut followed = Followed::default();
+        if self.others().count() < self.members.len() {
+            // One member tells all that the group has.
+            return followed;
+        }
         let members = &self.members;
-        self.subscriptions.retain(|topic, of_group| {
+        Arc::make_mut(&mut self.subscriptions).retain(|topic, of_group| {
             let told = || members.values().filter_map(|member| member.subscriptions.get(topic));
             let Some(newest) = told().max_by_key(|subscription| subscription.sub_version) else {
                 followed.dropped = true;
@@ -247,8 +263,9 @@ impl<C: Copy + Ord> Members<C> {
 
     /// Topics about which members differ now and did not before.
     fn newly_inconsistent(&mut self) -> Vec<Text> {
+        let others: Vec<&Member> = self.others().collect();
         let differ = |topic: &Text, of_group: &SubscriptionData| {
-            self.members.values().filter_map(|member| member.subscriptions.get(topic)).any(|of_member| {
+            others.iter().filter_map(|member| member.subscriptions.get(topic)).any(|of_member| {
                 of_member.sub_string != of_group.sub_string || of_member.is_tag_type() != of_group.is_tag_type()
             })
         };
@@ -262,6 +279,10 @@ impl<C: Copy + Ord> Members<C> {
         self.inconsistent = now;
         newly
     }
+}
+
+fn by_topic(list: Vec<Arc<SubscriptionData>>) -> Subscriptions {
+    Arc::new(list.into_iter().map(|subscription| (subscription.topic.clone(), subscription)).collect())
 }
 
 #[derive(Default)]
@@ -337,6 +358,22 @@ mod tests {
         assert_eq!(members.connections_of("same").collect::<Vec<_>>(), [1, 2]);
         assert!(members.connection_closed(1).notify);
         assert_eq!(members.connections_of("same").collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn members_that_tell_the_same_share_it_with_the_group() {
+        let mut members = Members::default();
+        let told = [("T", "*", 1), ("U", "a", 1)];
+        members.register(1, heartbeat("a", &told), Millis(0));
+        let view = members.subscriptions().clone();
+        members.register(2, heartbeat("b", &told), Millis(0));
+        members.register(2, heartbeat("b", &told), Millis(1));
+        assert_eq!(members.others().count(), 0);
+        assert!(Arc::ptr_eq(&view, members.subscriptions()), "nothing was copied");
+        members.register(3, heartbeat("c", &[("T", "*", 2)]), Millis(2));
+        assert_eq!((view["T"].sub_version, members.subscriptions()["T"].sub_version), (1, 2), "a view stays as it is");
+        assert_eq!(members.others().count(), 3);
+        assert!(Arc::ptr_eq(&members.subscriptions()["T"], &members.members[&(Text::from("c"), 3)].subscriptions["T"]));
     }
 
     #[test]

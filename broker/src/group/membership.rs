@@ -117,11 +117,11 @@ pub(crate) fn connection_closed(core: &Rc<Core>, connection: ConnectionId) {
     let Some(session) = core.sessions.close(connection) else { return };
     for client in session.reply_clients {
         let core = core.clone();
-        runtime::spawn(async move { unregister_reply_client(&core, client, connection).await });
+        runtime::spawn_background(async move { unregister_reply_client(&core, client, connection).await });
     }
     for group in session.consumer_groups {
         let core = core.clone();
-        runtime::spawn(async move {
+        runtime::spawn_background(async move {
             let owner = core.placement.core_of_group(&group);
             core.on(owner, move |core| async move {
                 let left = core.groups.change_known(&group, |group| group.members.connection_closed(connection));
@@ -132,7 +132,7 @@ pub(crate) fn connection_closed(core: &Rc<Core>, connection: ConnectionId) {
     }
     for group in session.producer_groups {
         let core = core.clone();
-        runtime::spawn(async move {
+        runtime::spawn_background(async move {
             let owner = core.placement.core_of_group(&group);
             core.on(owner, move |core| async move {
                 if let Some(producers) = core.groups.producers.borrow_mut().get_mut(&group) {
@@ -167,19 +167,13 @@ async fn sweep(core: &Rc<Core>) {
         }
     }
     let (now, span_ms) = (clock::now_ms(), core.config().consumers.heartbeat_timeout.0);
-    let mut changes = Vec::new();
-    for (name, group) in core.groups.consumers.borrow_mut().iter_mut() {
-        let change = group.members.expire(now, span_ms);
-        if change != Change::default() {
-            changes.push((name.clone(), change));
-        }
-    }
     for producers in core.groups.producers.borrow_mut().values_mut() {
         producers.expire(now, span_ms);
     }
-    changes.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    for (group, change) in changes {
+    for group in core.groups.names() {
+        let change = core.groups.change_known(&group, |group| group.members.expire(now, span_ms)).unwrap_or_default();
         settle(core, &group, change).await;
+        runtime::yield_if_needed().await;
     }
     core.groups.tidy(now);
 }
@@ -217,11 +211,11 @@ async fn publish(core: &Rc<Core>, group: &Text) {
     core.on_each(move |core| {
         let (view, group) = (view.clone(), group.clone());
         async move {
+            core.group_views.put(&group, number, view.clone());
             // Pulls that wait look again, by the group's new subscriptions.
-            for topic in view.iter().flat_map(|view| view.subscriptions.keys()) {
-                core.waits.wake_topic(topic);
+            if let Some(view) = view {
+                core.waits.wake_group(&group, |topic| view.subscriptions.contains_key(topic));
             }
-            core.group_views.put(&group, number, view);
         }
     })
     .await;
@@ -240,7 +234,7 @@ fn notify(core: &Rc<Core>, group: &Text) {
     });
     let Some(wait) = wait.flatten() else { return };
     let (core, group) = (core.clone(), group.clone());
-    runtime::spawn(async move {
+    runtime::spawn_background(async move {
         if !wait.is_zero() {
             clock::sleep(wait).await;
         }

@@ -129,6 +129,13 @@ impl Groups {
         }
     }
 
+    /// The names of all groups, sorted.
+    fn names(&self) -> Vec<Text> {
+        let mut names: Vec<Text> = self.consumers.borrow().keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Changes a group that may be new.
     fn change<T>(&self, group: &Text, change: impl FnOnce(&mut Group) -> T) -> T {
         let mut groups = self.consumers.borrow_mut();
@@ -183,11 +190,17 @@ impl Groups {
         self.resets.borrow_mut().forget_topic(topic);
     }
 
-    /// The offsets of groups that changed since the last call.
-    fn take_dirty_offsets(&self) -> Vec<(Text, TopicOffsets)> {
-        let mut groups = self.consumers.borrow_mut();
-        let dirty = |(name, group): (&Text, &mut Group)| Some((name.clone(), group.offsets.take_dirty()?));
-        groups.iter_mut().filter_map(dirty).collect()
+    /// The offsets of groups that changed since the last call. Others have the core in between.
+    async fn take_dirty_offsets(&self) -> Vec<(Text, TopicOffsets)> {
+        let is_dirty = |(name, group): (&Text, &Group)| group.offsets.is_dirty().then(|| name.clone());
+        let dirty: Vec<Text> = self.consumers.borrow().iter().filter_map(is_dirty).collect();
+        let mut taken = Vec::with_capacity(dirty.len());
+        for name in dirty {
+            let offsets = self.change_known(&name, |group| group.offsets.take_dirty()).flatten();
+            taken.extend(offsets.map(|offsets| (name, offsets)));
+            runtime::yield_if_needed().await;
+        }
+        taken
     }
 
     /// Forgets leases that are over, and groups of which nothing is left.

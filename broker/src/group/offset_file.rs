@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::CoreId;
@@ -122,7 +123,7 @@ async fn cut_to_ends(core: &Rc<Core>, table: &mut OffsetTable) -> bool {
 pub(crate) async fn persist_now(core: &Rc<Core>) -> Result<(), Refusal> {
     core.on(TABLES_CORE, |core| async move {
         let working = core.clone();
-        core.groups.offset_file.saves.submit((), || runtime::spawn(work(working))).await
+        core.groups.offset_file.saves.submit((), || runtime::spawn_background(work(working))).await
     })
     .await
 }
@@ -157,7 +158,7 @@ async fn work(core: Rc<Core>) {
 }
 
 async fn save(core: &Rc<Core>) -> Result<(), Refusal> {
-    gather(core).await;
+    let replaced = gather(core).await;
     let file = &core.groups.offset_file;
     if !file.unwritten.get() {
         return Ok(());
@@ -167,6 +168,7 @@ async fn save(core: &Rc<Core>) -> Result<(), Refusal> {
     // What is gathered while the file is written must be written again.
     file.unwritten.set(false);
     let written = runtime::blocking(move || {
+        drop(replaced);
         let text = table.to_text();
         table_file::write(&to, generation, std::str::from_utf8(&text).expect("JSON is UTF-8"))
     });
@@ -180,13 +182,14 @@ async fn save(core: &Rc<Core>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Takes over what changed on every core.
-async fn gather(core: &Rc<Core>) {
-    let changed = core.on_each(|core| async move { core.groups.take_dirty_offsets() }).await;
+/// Takes over what changed on every core, and gives what that replaces.
+async fn gather(core: &Rc<Core>) -> Vec<Arc<TopicOffsets>> {
+    let changed = core.on_each(|core| async move { core.groups.take_dirty_offsets().await }).await;
     let changed: Vec<(Text, TopicOffsets)> = changed.into_iter().flatten().collect();
-    if !changed.is_empty() {
-        let file = &core.groups.offset_file;
-        file.table.borrow_mut().replace(changed, clock::now_ms());
-        file.unwritten.set(true);
+    if changed.is_empty() {
+        return Vec::new();
     }
+    let file = &core.groups.offset_file;
+    file.unwritten.set(true);
+    file.table.borrow_mut().replace(changed, clock::now_ms())
 }

@@ -1,6 +1,7 @@
 //! The text of `consumerOffset.json`: `{"dataVersion":{…},"offsetTable":{"topic@group":{"0":123}}}`. Pure.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{Millis, QueueId, QueueOffset};
 use bytes::Bytes;
@@ -18,7 +19,8 @@ const SEPARATOR: char = '@';
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OffsetTable {
     version: DataVersion,
-    groups: BTreeMap<Text, TopicOffsets>,
+    /// A copy of the table shares them.
+    groups: BTreeMap<Text, Arc<TopicOffsets>>,
 }
 
 impl OffsetTable {
@@ -28,14 +30,14 @@ impl OffsetTable {
     /// When it is not such a text.
     pub(crate) fn parse(text: &str) -> Result<(OffsetTable, Vec<String>), JsonError> {
         let body: ConsumerOffsetTable = json::decode(text.as_bytes())?;
-        let mut table = OffsetTable { version: body.data_version, groups: BTreeMap::new() };
+        let mut groups: BTreeMap<Text, TopicOffsets> = BTreeMap::new();
         let mut senseless = Vec::new();
         for (key, queues) in body.offset_table {
             let Some((topic, group)) = key.split_once(SEPARATOR) else {
                 senseless.push(format!("\"{key}\" is not topic@group"));
                 continue;
             };
-            let topics = table.groups.entry(Text::from(group)).or_default();
+            let topics = groups.entry(Text::from(group)).or_default();
             let offsets = topics.entry(Text::from(topic)).or_default();
             for (queue, offset) in queues {
                 match (u32::try_from(queue), u64::try_from(offset)) {
@@ -46,7 +48,8 @@ impl OffsetTable {
                 }
             }
         }
-        Ok((table, senseless))
+        let groups = groups.into_iter().map(|(group, topics)| (group, Arc::new(topics))).collect();
+        Ok((OffsetTable { version: body.data_version, groups }, senseless))
     }
 
     pub(crate) fn to_text(&self) -> Bytes {
@@ -56,7 +59,7 @@ impl OffsetTable {
     pub(crate) fn to_body(&self) -> ConsumerOffsetTable {
         let mut offset_table = BTreeMap::new();
         for (group, topics) in &self.groups {
-            for (topic, queues) in topics {
+            for (topic, queues) in topics.iter() {
                 let queues = queues.iter().map(|(queue, offset)| (queue.0 as i32, offset.0 as i64)).collect();
                 offset_table.insert(Text::from(format!("{topic}{SEPARATOR}{group}")), queues);
             }
@@ -64,28 +67,27 @@ impl OffsetTable {
         ConsumerOffsetTable { data_version: self.version, offset_table }
     }
 
-    /// Puts the offsets of these groups in place of those they had.
-    pub(crate) fn replace(&mut self, groups: Vec<(Text, TopicOffsets)>, now: Millis) {
-        for (group, topics) in groups {
-            if topics.is_empty() {
-                self.groups.remove(&group);
-            } else {
-                self.groups.insert(group, topics);
-            }
-        }
+    /// Puts the offsets of these groups in place of those they had, which are given back: to drop many takes long.
+    pub(crate) fn replace(&mut self, groups: Vec<(Text, TopicOffsets)>, now: Millis) -> Vec<Arc<TopicOffsets>> {
         self.version.counter += 1;
         self.version.timestamp = now.0 as i64;
+        let put = |(group, topics): (Text, TopicOffsets)| match topics.is_empty() {
+            true => self.groups.remove(&group),
+            false => self.groups.insert(group, Arc::new(topics)),
+        };
+        groups.into_iter().filter_map(put).collect()
     }
 
     /// Sets an offset that is there.
     pub(crate) fn set(&mut self, group: &str, topic: &str, queue: QueueId, to: QueueOffset) {
         let topics = self.groups.get_mut(group);
-        let offset = topics.and_then(|topics| topics.get_mut(topic)).and_then(|queues| queues.get_mut(&queue));
+        let offset =
+            topics.and_then(|topics| Arc::make_mut(topics).get_mut(topic)).and_then(|queues| queues.get_mut(&queue));
         *offset.expect("the offset is in the table") = to;
     }
 
-    pub(crate) fn groups(&self) -> &BTreeMap<Text, TopicOffsets> {
-        &self.groups
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (&Text, &TopicOffsets)> {
+        self.groups.iter().map(|(group, topics)| (group, &**topics))
     }
 }
 
@@ -104,7 +106,7 @@ mod tests {
         let text = std::str::from_utf8(&written).expect("text");
         assert_eq!(OffsetTable::parse(text).expect("a table").0, table);
         assert!(text.contains(r#""U@ns%h":{"2":0}"#), "{text}");
-        table.replace(vec![(Text::from("g"), TopicOffsets::new())], Millis(10));
+        assert_eq!(table.replace(vec![(Text::from("g"), TopicOffsets::new())], Millis(10)).len(), 1);
         let text = table.to_text();
         let text = std::str::from_utf8(&text).expect("text");
         assert_eq!(

@@ -69,7 +69,7 @@ mod tests {
 
     fn view(group: &str, topic: &str) -> Option<Arc<GroupView>> {
         let data = SubscriptionData::parse(Text::from(topic), None).expect("a subscription");
-        let subscriptions = [(Text::from(topic), Arc::new(data))].into();
+        let subscriptions = Arc::new([(Text::from(topic), Arc::new(data))].into());
         Some(Arc::new(GroupView { group: Text::from(group), manner: Manner::default(), subscriptions }))
     }
 

@@ -67,7 +67,7 @@ pub(crate) async fn set(core: &Rc<Core>, mode: SetMessageRequestMode) -> Result<
         SetMessageRequestMode { consumer_group: mode.consumer_group.detached(), topic: mode.topic.detached(), ..mode };
     core.on(TABLES_CORE, |core| async move {
         let working = core.clone();
-        core.pops.request_modes.changes.submit(mode, || runtime::spawn(work(working))).await
+        core.pops.request_modes.changes.submit(mode, || runtime::spawn_background(work(working))).await
     })
     .await
 }

@@ -7,6 +7,7 @@ use remoting::body::heartbeat::{ConsumerData, Heartbeat};
 use remoting::code::ResponseCode;
 use remoting::header::client::HeartbeatResponse;
 use remoting::json;
+use remoting::subscription::SubscriptionData;
 use runtime::sync::{OnceReceiver, once};
 
 use crate::call::{Answer, Outcome, Refusal, Request};
@@ -28,6 +29,8 @@ pub(crate) async fn heartbeat(core: Rc<Core>, request: Request) -> Outcome {
     }
     let heartbeat: Heartbeat =
         json::decode(body).map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))?;
+    // What is read takes as long as what follows: messages go in between.
+    runtime::yield_now().await;
     if heartbeat.client_id.is_empty() {
         return Err(Refusal::new(ResponseCode::INVALID_PARAMETER, "the heartbeat has no clientID"));
     }
@@ -51,12 +54,14 @@ pub(crate) async fn heartbeat(core: Rc<Core>, request: Request) -> Outcome {
     let mut parts: Vec<OnceReceiver<bool>> = Vec::with_capacity(consumer_data_set.len());
     for data in consumer_data_set {
         prepare_filters(&core, &data);
-        let registration = registration(&client, fingerprint, without_sub, &data);
-        let heartbeat = ConsumerHeartbeat { group: data.group_name, connection, registration };
+        let group = data.group_name.clone();
+        let registration = registration(&core, &client, fingerprint, without_sub, data);
+        let heartbeat = ConsumerHeartbeat { group, connection, registration };
         let (sender, receiver) = once();
         let core = core.clone();
-        runtime::spawn(async move { sender.send(consumer(&core, heartbeat).await) });
+        runtime::spawn_background(async move { sender.send(consumer(&core, heartbeat).await) });
         parts.push(receiver);
+        runtime::yield_now().await;
     }
     if !producer_data_set.is_empty() {
         group::register_reply_client(&core, &client.id, connection).await;
@@ -83,9 +88,14 @@ fn prepare_filters(core: &Core, data: &ConsumerData) {
     }
 }
 
-fn registration(client: &Client, fingerprint: i32, without_sub: bool, data: &ConsumerData) -> Registration {
-    let subscriptions = (!without_sub)
-        .then(|| data.subscription_data_set.iter().map(|data| Arc::new(data.clone().with_codes())).collect());
+fn registration(core: &Core, client: &Client, fingerprint: i32, without_sub: bool, data: ConsumerData) -> Registration {
+    // The name of a topic that is there is kept once, not in each subscription.
+    let kept = |data: SubscriptionData| match core.topics.get(&data.topic) {
+        Some(topic) => SubscriptionData { topic: topic.name().clone(), ..data },
+        None => data,
+    };
+    let subscription = |data: SubscriptionData| Arc::new(kept(data).with_usual_words().with_codes());
+    let subscriptions = (!without_sub).then(|| data.subscription_data_set.into_iter().map(subscription).collect());
     Registration {
         client: client.clone(),
         manner: Manner {

@@ -24,6 +24,7 @@ use crate::filter::{self, Filter};
 use crate::group;
 use crate::stages::Watch;
 use crate::topic::{self, Topic};
+use crate::wait::Wish;
 
 /// A waiting pull looks again this often: what its filter drops does not wake it, but moves it on.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -75,7 +76,7 @@ async fn look_and_wait(core: Rc<Core>, request: Request, watch: &Watch) -> Outco
         }
         pull.detach();
         watch.pass(Stage::Read);
-        core.waits.wait(pull.topic.name(), pull.queue, pull.wanted.clone(), remaining.min(LOOK_AGAIN)).await;
+        core.waits.wait(pull.wish(), remaining.min(LOOK_AGAIN)).await;
         watch.pass(Stage::Park);
         // Topic, group and subscription may be others by now.
         let before = pull.wanted.clone();
@@ -226,6 +227,16 @@ impl Pull {
         self.header.consumer_group = self.group.group_name.clone();
         self.header.subscription = self.header.subscription.take().map(|text| text.detached());
         self.header.expression_type = self.header.expression_type.take().map(|text| text.detached());
+    }
+
+    /// What it waits for when there is nothing. Keeps no frame alive.
+    fn wish(&self) -> Wish {
+        Wish {
+            group: self.group.group_name.clone(),
+            topic: self.topic.name().clone(),
+            queue: self.queue,
+            wanted: self.wanted.clone(),
+        }
     }
 
     /// One look at the queue.

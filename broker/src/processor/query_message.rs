@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use base::LogOffset;
 use bytes::{Bytes, BytesMut};
 use remoting::code::ResponseCode;
 use remoting::fields::Fields;
@@ -15,6 +16,9 @@ use crate::core::Core;
 
 /// Messages of one answer. A query that asks for more gets so many.
 const MESSAGES_MAX: usize = 64;
+/// How often a log is asked on where records turned out not to have the key. Beyond it, older ones are not found: so many
+/// hashes are equal only where a unique key is many messages' key as well.
+const PAGES_MAX: u32 = 100;
 /// Body bytes of one answer: the next message goes out only while it stays below, so that a frame holds it.
 const BODY_BYTES_MAX: usize = 12 << 20;
 
@@ -22,9 +26,9 @@ const BODY_BYTES_MAX: usize = 12 << 20;
 struct Query {
     topic: Text,
     key: Text,
-    /// The index knows whole seconds, so a time range lets in what was stored up to a second outside of it.
-    from_ms: u64,
-    to_ms: u64,
+    /// Store times, both included. Apache's index knows seconds since its first message, so there either end may be up to
+    /// a second off.
+    times_ms: (u64, u64),
     is_unique: bool,
     count_max: usize,
 }
@@ -73,27 +77,37 @@ fn read_query(core: &Core, request: &Request) -> Result<Query, Refusal> {
     let fields = &request.command.fields;
     let is_unique = fields.get("_UNIQUE_KEY_QUERY").is_some_and(|text| text.eq_ignore_ascii_case("true"));
     let asked: i32 = fields.required("maxNum")?;
+    let time = |name| fields.required::<i64>(name).map(|ms| ms.max(0) as u64);
     let count = if is_unique { core.config().consumers.query_messages_max as usize } else { asked.max(0) as usize };
     Ok(Query {
         topic: fields.required("topic")?,
         key: fields.required("key")?,
-        from_ms: fields.required::<i64>("beginTimestamp")?.max(0) as u64,
-        to_ms: fields.required::<i64>("endTimestamp")?.max(0) as u64,
+        times_ms: (time("beginTimestamp")?, time("endTimestamp")?),
         is_unique,
         count_max: count.min(MESSAGES_MAX),
     })
 }
 
-/// The matches in the logs of one core.
+/// The newest matches in each log of one core.
 async fn search(core: Rc<Core>, query: Query) -> Result<Vec<Match>, Refusal> {
     let refused = |error: storage::StorageError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
     let hash = key_hash(&query.topic, &query.key);
     let mut matches = Vec::new();
     for log in core.own_logs() {
-        for key in log.find_keys(hash, query.from_ms, query.to_ms, MESSAGES_MAX).await.map_err(refused)? {
-            let Some(record) = log.record_at(key.offset).await.map_err(refused)? else { continue };
-            if let Some(found) = matching(&query, record.into()) {
-                matches.push(found);
+        let (mut left, mut before) = (query.count_max, LogOffset(u64::MAX));
+        for _ in 0..PAGES_MAX {
+            let page = log.find_keys(hash, query.times_ms, before, left).await.map_err(refused)?;
+            let is_last = page.len() < left;
+            for offset in page {
+                before = offset;
+                let Some(record) = log.record_at(offset).await.map_err(refused)? else { continue };
+                if let Some(found) = matching(&query, record.into()) {
+                    matches.push(found);
+                    left -= 1;
+                }
+            }
+            if is_last || left == 0 {
+                break;
             }
         }
     }

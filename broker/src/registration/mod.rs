@@ -63,7 +63,7 @@ impl Registration {
     /// that name each nameserver and its fault, when none does in time; it goes on trying all the same.
     pub(crate) async fn start(self: &Rc<Self>, core: &Rc<Core>) -> bool {
         for peer in &self.peers {
-            runtime::spawn(peer.clone().run(core.clone(), self.clone()));
+            runtime::spawn_background(peer.clone().run(core.clone(), self.clone()));
         }
         let settled = async {
             while !self.peers.iter().any(|peer| peer.is_connected())

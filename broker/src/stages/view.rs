@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use remoting::body::stages::{
-    CoreTimes, RequestTimes, SlowRequest, SlowStage, StageTime, StageTimes, TOTAL, TimeBucket,
+    CoreTimes, CoreTurns, LongTurn, RequestTimes, SlowRequest, SlowStage, StageTime, StageTimes, TOTAL, TimeBucket,
 };
 use remoting::text::Text;
+use runtime::turns;
 use transport::{Stage, UNIT_NS};
 
 use super::{Kind, Slow, Stages, Times};
@@ -31,7 +32,26 @@ fn times_of(core: &Core) -> CoreTimes {
         let total = std::iter::once(stage_time(TOTAL, &times.total));
         RequestTimes { request: Text::from_static(kind.name()), stages: stages.chain(total).collect() }
     });
-    CoreTimes { core: core.id.0, requests: requests.to_vec() }
+    CoreTimes { core: core.id.0, requests: requests.to_vec(), turns: turns_here() }
+}
+
+fn turns_here() -> CoreTurns {
+    let turns = turns::of_this_core();
+    let long = |turn: turns::LongTurn| LongTurn {
+        at_ms: turn.at.0,
+        nanos: turn.nanos,
+        number: turn.number,
+        tasks: turn.tasks,
+        waited_nanos_max: turn.waited_nanos_max,
+    };
+    CoreTurns {
+        count: turns.count,
+        long: turns.long.into_iter().map(long).collect(),
+        long_count: turns.long_count,
+        long_from_nanos: turns::LONG.as_nanos() as u64,
+        sum_nanos: turns.nanos,
+        waited_nanos: turns.waited_nanos,
+    }
 }
 
 fn stage_time(name: &'static str, times: &Times) -> StageTime {

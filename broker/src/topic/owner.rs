@@ -104,7 +104,7 @@ impl TopicOwner {
         self.store(&draft).await.map_err(|source| TopicFileError::Write { path: self.path.clone(), source })?;
         publish(core, draft.all().cloned().collect()).await;
         let (owner, core) = (self.clone(), core.clone());
-        runtime::spawn(async move { owner.write(&core).await });
+        runtime::spawn_background(async move { owner.write(&core).await });
         Ok(())
     }
 
@@ -177,6 +177,8 @@ impl TopicOwner {
         }
         let rules = rules(&core.config());
         let mut draft = self.table.borrow().clone();
+        // Each pass over all topics is a turn of its own: messages go in between.
+        runtime::yield_now().await;
         let outcomes: Vec<_> = asked.into_iter().map(|one| (one.answer, draft.apply(&one.change, rules))).collect();
         let changed: Vec<Arc<Topic>> = outcomes
             .iter()
@@ -197,6 +199,7 @@ impl TopicOwner {
             let names = changed.iter().map(|topic| topic.name().clone()).collect();
             publish(core, changed).await;
             self.commit(draft);
+            runtime::yield_now().await;
             ticket = Some(core.tables().registration.topics_changed(&names));
         }
         for (answer, outcome) in outcomes {

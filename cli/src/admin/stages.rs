@@ -1,9 +1,9 @@
-//! Where a broker's time goes: a table of stages, and slow requests one by one.
+//! Where a broker's time goes: a table of stages, the turns of its cores, and what was slow one by one.
 
 use std::time::Duration;
 
 use clap::Args;
-use remoting::body::stages::{RequestTimes, SlowRequest, StageTimes};
+use remoting::body::stages::{CoreTimes, LongTurn, RequestTimes, SlowRequest, StageTimes};
 use remoting::text::Text;
 use runtime::clock;
 use serde_json::{Value, json};
@@ -42,6 +42,10 @@ pub(super) struct Stages {
     /// Print the newest slow requests instead; traceSlowerThanMicros says what is slow
     #[arg(long, conflicts_with = "every")]
     slow: bool,
+    /// Print how long the turns of each core were instead: what is ready waits for the end of a turn. With --slow the newest
+    /// long ones
+    #[arg(long, conflicts_with = "cores")]
+    turns: bool,
 }
 
 impl Stages {
@@ -51,7 +55,9 @@ impl Stages {
         let Some(seconds) = self.every else {
             for (address, times) in looks {
                 session.output.note(&format!("# {address}"))?;
-                if self.slow {
+                if self.slow && self.turns {
+                    session.output.table(&long_turns_table(&times.cores))?;
+                } else if self.slow {
                     session.output.table(&slow_table(&times.slow))?;
                 } else {
                     self.print(session, &times)?;
@@ -85,6 +91,10 @@ impl Stages {
     }
 
     fn print(&self, session: &mut Session, times: &StageTimes) -> Result<(), Failure> {
+        if self.turns {
+            session.output.table(&turns_table(&times.cores))?;
+            return Ok(());
+        }
         let mut table = Table::new(&COLUMNS);
         for request in times.merged() {
             push_rows(&mut table, ALL_CORES, &request);
@@ -151,10 +161,63 @@ fn slow_table(slow: &[SlowRequest]) -> Table {
     table
 }
 
+/// A row for each core: its turns, and the longest of those that are kept. What is ready waits for the end of a turn.
+fn turns_table(cores: &[CoreTimes]) -> Table {
+    let mut table = Table::new(&[
+        ("#Core", "core"),
+        ("#Turns", "turns"),
+        ("#Busy ms", "busyMillis"),
+        ("#Waited for CPU ms", "waitedMillis"),
+        ("#Long turns", "longTurns"),
+        ("#Longest us", "longestMicros"),
+        ("#Ended", "atMs"),
+        ("#Tasks", "tasks"),
+        ("#Of it waiting us", "waitedMicrosMax"),
+    ]);
+    for CoreTimes { core, turns, .. } in cores.iter().filter(|core| core.turns.count > 0) {
+        let of_longest = |value: fn(&LongTurn) -> u64| turns.longest().map_or(json!("-"), |turn| json!(value(turn)));
+        table.push([
+            json!(core),
+            json!(turns.count),
+            json!(turns.sum_nanos / 1_000_000),
+            json!(turns.waited_nanos / 1_000_000),
+            json!(turns.long_count),
+            of_longest(|turn| turn.nanos / 1000),
+            of_longest(|turn| turn.at_ms),
+            of_longest(|turn| u64::from(turn.tasks)),
+            of_longest(|turn| turn.waited_nanos_max / 1000),
+        ]);
+    }
+    table
+}
+
+fn long_turns_table(cores: &[CoreTimes]) -> Table {
+    let mut table = Table::new(&[
+        ("#Ended", "atMs"),
+        ("#Core", "core"),
+        ("#Turn us", "micros"),
+        ("#Tasks", "tasks"),
+        ("#Of it waiting us", "waitedMicrosMax"),
+    ]);
+    let mut all: Vec<(u16, &LongTurn)> =
+        cores.iter().flat_map(|core| core.turns.long.iter().map(|turn| (core.core, turn))).collect();
+    all.sort_by_key(|(_, turn)| turn.at_ms);
+    for (core, turn) in all {
+        table.push([
+            json!(turn.at_ms),
+            json!(core),
+            json!(turn.nanos / 1000),
+            json!(turn.tasks),
+            json!(turn.waited_nanos_max / 1000),
+        ]);
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remoting::body::stages::{StageTime, TOTAL, TimeBucket};
+    use remoting::body::stages::{CoreTurns, StageTime, TOTAL, TimeBucket};
 
     #[test]
     fn a_row_for_each_stage_that_was_passed() {
@@ -178,5 +241,28 @@ mod tests {
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(words, ["send", "1", "flush", "10", "75.0%", "30.0", "30", "30", "30"]);
         assert!(lines[3].contains("100.0%"), "{text}");
+    }
+
+    #[test]
+    fn the_longest_turn_of_each_core() {
+        let long = |number, nanos| LongTurn { at_ms: 7, nanos, number, tasks: 3, waited_nanos_max: 500_000 };
+        let turns = CoreTurns {
+            count: 1000,
+            long: vec![long(0, 2_000_000), long(1, 9_000_000)],
+            long_count: 2,
+            sum_nanos: 12_000_000,
+            ..CoreTurns::default()
+        };
+        let cores = [
+            CoreTimes { core: 0, turns, ..CoreTimes::default() },
+            CoreTimes { core: 1, turns: CoreTurns { count: 5, ..CoreTurns::default() }, ..CoreTimes::default() },
+            CoreTimes { core: 2, ..CoreTimes::default() },
+        ];
+        let text = turns_table(&cores).text();
+        let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["0", "1000", "12", "0", "2", "9000", "7", "3", "500"]);
+        assert_eq!(rows[1], ["1", "5", "0", "0", "0", "-", "-", "-", "-"], "no long turn");
+        assert_eq!(rows.len(), 2, "a core that counts none has no row");
+        assert_eq!(long_turns_table(&cores).text().lines().count(), 3);
     }
 }

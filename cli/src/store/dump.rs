@@ -11,7 +11,7 @@ use import::{CommitLog, Found};
 use remoting::properties;
 use remoting::record::{RecordView, verify};
 use serde_json::{Map, Value, json};
-use storage::{LogView, Seen, StoreView};
+use storage::{LogView, Seen, StorageError, StoreView};
 
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, one_line};
@@ -53,7 +53,15 @@ fn queue(text: &str) -> Result<(String, u32), String> {
 }
 
 pub(crate) fn run(dump: &Dump) -> Result<(), Failure> {
-    let mut printer = Printer { dump, out: Output::new(dump.json), records: 0, has_queue: false, limits: Vec::new() };
+    let mut printer = Printer {
+        dump,
+        out: Output::new(dump.json),
+        records: 0,
+        has_queue: false,
+        limits: Vec::new(),
+        flaws: 0,
+        is_in_use: false,
+    };
     if !dump.dir.join("store.json").exists() && dump.dir.join("commitlog").exists() {
         printer.foreign()?;
     } else {
@@ -68,7 +76,8 @@ pub(crate) fn run(dump: &Dump) -> Result<(), Failure> {
         }
     }
     printer.out.flush()?;
-    printer.check_found()
+    printer.check_found()?;
+    printer.check_whole()
 }
 
 /// Refuses a log that the store has not.
@@ -106,6 +115,9 @@ struct Printer<'a> {
     has_queue: bool,
     /// Where the logs that were looked at end, each behind the last byte of its files.
     limits: Vec<u64>,
+    /// Places and files that are not whole.
+    flaws: u64,
+    is_in_use: bool,
 }
 
 impl Printer<'_> {
@@ -134,6 +146,7 @@ impl Printer<'_> {
             (false, true) => "stopped in order",
             (false, false) => "not stopped in order",
         };
+        self.is_in_use = store.is_in_use();
         let root = self.dump.dir.display().to_string();
         self.put("store", json!({"root": root, "logs": store.logs(), "state": state}))
     }
@@ -144,7 +157,8 @@ impl Printer<'_> {
         self.limits.push(limit.0);
         self.put("log", json!({"log": id.0, "segments": segments, "start": start.0, "limit": limit.0}))?;
         let put = match log.checkpoint() {
-            None => self.put("checkpoint", json!({"log": id.0, "state": "there is no valid one"})),
+            None if segments == 0 => self.put("checkpoint", json!({"log": id.0, "state": "there is none yet"})),
+            None => self.flaw("checkpoint", json!({"log": id.0, "state": "there is no valid one"})),
             Some(found) => self.put(
                 "checkpoint",
                 json!({
@@ -157,13 +171,22 @@ impl Printer<'_> {
         put?;
         let put = match log.tail()? {
             None => Ok(()),
-            Some(Err(flaw)) => self.put("tail", json!({"log": id.0, "state": flaw})),
+            Some(Err(flaw)) => self.flaw("tail", json!({"log": id.0, "state": flaw})),
             Some(Ok(tail)) => self.put(
                 "tail",
                 json!({"log": id.0, "generation": tail.generation, "ringBytes": tail.ring_bytes, "end": tail.end.0}),
             ),
         };
         put?;
+        for found in log.resized()? {
+            self.put(
+                "resized",
+                json!({
+                    "log": id.0, "file": found.file, "bytesFound": found.bytes_found, "bytesGiven": found.bytes_given,
+                    "seen": time::text(found.seen_ms as i64),
+                }),
+            )?;
+        }
         self.derived(log, id)?;
         self.stored(log, id)
     }
@@ -172,10 +195,11 @@ impl Printer<'_> {
         for extent in log.extents()? {
             let file = extent.file.display().to_string();
             let put = match extent.content {
-                None => {
-                    self.put("extent", json!({"log": id.0, "file": file, "state": "not whole: made anew by a start"}))
+                Err(flaw) => {
+                    let state = format!("not whole, and made anew by the broker: {flaw}");
+                    self.flaw("extent", json!({"log": id.0, "file": file, "state": state}))
                 }
-                Some(content) => self.put(
+                Ok(content) => self.put(
                     "extent",
                     json!({
                         "log": id.0, "start": content.start.0, "limit": content.limit.0, "entries": content.entries,
@@ -213,7 +237,7 @@ impl Printer<'_> {
             self.put(
                 "key",
                 json!({
-                    "log": id.0, "offset": found.offset.0, "bytes": found.bytes,
+                    "log": id.0, "offset": found.offset.0,
                     "stored": time::text(found.store_ms as i64), "file": found.file.display().to_string(),
                 }),
             )?;
@@ -247,8 +271,32 @@ impl Printer<'_> {
         }
         if !self.is_full() {
             self.end(id, end.0)?;
+            self.kept(log, id, end)?;
         }
         Ok(())
+    }
+
+    /// What only the tail file has, or should have. While records are added to it nobody can tell.
+    fn kept(&mut self, log: &LogView, id: LogId, end: LogOffset) -> Result<(), Failure> {
+        if self.is_in_use {
+            return Ok(());
+        }
+        let kept = log.kept(end);
+        let put = match kept {
+            Ok((0, None)) => Ok(()),
+            Ok((bytes, None)) => {
+                let state = "records that a start writes behind the end of the log";
+                self.put("kept", json!({"log": id.0, "offset": end.0, "bytes": bytes, "state": state}))
+            }
+            Ok((bytes, Some(flaw))) => {
+                self.flaw("kept", json!({"log": id.0, "offset": end.0, "bytes": bytes, "state": flaw}))
+            }
+            Err(StorageError::Damaged { what, .. }) => {
+                self.flaw("kept", json!({"log": id.0, "offset": end.0, "state": what}))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(put?)
     }
 
     /// The log of another broker: it has the same records.
@@ -297,6 +345,21 @@ impl Printer<'_> {
         }
     }
 
+    /// Fails where something is not whole, so that who does not read on knows it.
+    fn check_whole(&self) -> Result<(), Failure> {
+        if self.flaws == 0 {
+            return Ok(());
+        }
+        let cause = format!("{} parts of {} are not whole", self.flaws, self.dump.dir.display());
+        let fix = match self.is_in_use {
+            true => "a broker has the store, and what it is writing looks torn: look again when it is stopped",
+            false => {
+                "their lines say which; a start of the broker says what it passes over, and makes derived files anew"
+            }
+        };
+        Err(Failure::new(Exit::Store, cause).with_fix(fix))
+    }
+
     fn is_full(&self) -> bool {
         self.dump.limit.is_some_and(|limit| self.records >= limit)
     }
@@ -305,8 +368,13 @@ impl Printer<'_> {
         self.put("end", json!({"log": log.0, "offset": offset}))
     }
 
+    fn flaw(&mut self, kind: &str, members: Value) -> io::Result<()> {
+        self.flaws += 1;
+        self.put(kind, members)
+    }
+
     fn damage(&mut self, log: LogId, start: u64, limit: u64, reason: &str) -> io::Result<()> {
-        self.put("damage", json!({"log": log.0, "offset": start, "limit": limit, "reason": reason}))
+        self.flaw("damage", json!({"log": log.0, "offset": start, "limit": limit, "reason": reason}))
     }
 
     fn record(&mut self, view: &RecordView<'_>, log: LogId, offset: u64) -> io::Result<()> {

@@ -55,10 +55,11 @@ pub(crate) fn run(arguments: &Import) -> Result<(), Failure> {
     if report.is_whole() {
         return Ok(());
     }
-    let (damages, differences) = (report.damages.len(), report.differences.len());
+    let (damages, differences) = (report.damages.len(), report.differences.len() + report.without_queue.len());
+    let tables = report.restored.len();
     let cause = format!(
-        "{damages} parts of the log could not be read and {differences} queues have not all their messages; the store was \
-         made without them"
+        "{damages} parts of the log and {tables} tables could not be read, and {differences} queues have not all their \
+         messages; the store was made without them"
     );
     Err(Failure::new(Exit::Partial, cause)
         .with_fix("use it as it is; or remove it, put whole files in the place of the damaged ones and import again"))
@@ -168,6 +169,16 @@ fn text(arguments: &Import, report: &Report, elapsed: Duration) -> String {
             "difference  {} {}: its consume queue knows {} messages, {} were taken over",
             queue.topic, queue.queue, queue.expected, queue.taken
         ));
+    }
+    for ((topic, queue), count) in report.without_queue.iter().take(LINES_MAX) {
+        line(format!(
+            "left out    {count} records of {topic} {queue}: no consume queue of the topic is there; if it was not deleted and \
+             made again, put its folder in consumequeue/ back, or move all of consumequeue/ away, and import again"
+        ));
+    }
+    report.restored.iter().for_each(|table| line(format!("damaged     {table}")));
+    if report.unknown > 0 {
+        line(format!("note        {} messages were taken over that their consume queues have lost", report.unknown));
     }
     for (count, what) in [
         (report.notes.len(), "notes"),

@@ -32,10 +32,38 @@ body! {
         pub stages: Vec<StageTime>,
     }
 
+    /// A turn that held its core for long: whatever was ready waited for it.
+    #[derive(Copy, Eq)]
+    struct LongTurn {
+        /// When it ended.
+        pub at_ms: u64,
+        pub nanos: u64,
+        /// Counts the long turns of the core from 0.
+        pub number: u64,
+        /// Tasks that ran in it.
+        pub tasks: u32,
+        /// The thread waited for its CPU for no longer than this meanwhile.
+        pub waited_nanos_max: u64,
+    }
+
+    /// The turns of one core since the broker began. Nothing is counted on glommio.
+    #[derive(Eq)]
+    struct CoreTurns {
+        pub count: u64,
+        /// The newest of those longer than `long_from_nanos`, the oldest first.
+        pub long: Vec<LongTurn>,
+        pub long_count: u64,
+        pub long_from_nanos: u64,
+        pub sum_nanos: u64,
+        /// How long the thread was ready and waited for its CPU.
+        pub waited_nanos: u64,
+    }
+
     #[derive(Eq)]
     struct CoreTimes {
         pub core: u16,
         pub requests: Vec<RequestTimes>,
+        pub turns: CoreTurns,
     }
 
     #[derive(Eq)]
@@ -151,6 +179,26 @@ impl CoreTimes {
     }
 }
 
+impl CoreTurns {
+    /// The longest of those that are kept.
+    pub fn longest(&self) -> Option<&LongTurn> {
+        self.long.iter().max_by_key(|turn| turn.nanos)
+    }
+
+    /// What came since an earlier look.
+    fn subtract(&mut self, earlier: &CoreTurns) {
+        self.long.retain(|turn| turn.number >= earlier.long_count);
+        for (own, earlier) in [
+            (&mut self.count, earlier.count),
+            (&mut self.long_count, earlier.long_count),
+            (&mut self.sum_nanos, earlier.sum_nanos),
+            (&mut self.waited_nanos, earlier.waited_nanos),
+        ] {
+            *own = own.saturating_sub(earlier);
+        }
+    }
+}
+
 impl StageTimes {
     /// Kinds of requests that there are times of.
     pub fn requests(&self) -> Vec<Text> {
@@ -190,6 +238,7 @@ impl StageTimes {
         }
         for core in &mut self.cores {
             let Some(before) = earlier.cores.iter().find(|before| before.core == core.core) else { continue };
+            core.turns.subtract(&before.turns);
             for request in &mut core.requests {
                 let Some(before) = before.request(&request.request) else { continue };
                 for stage in &mut request.stages {
@@ -234,7 +283,11 @@ mod tests {
     fn times(cores: &[&[StageTime]]) -> StageTimes {
         let request =
             |stages: &[StageTime]| RequestTimes { request: Text::from_static("send"), stages: stages.to_vec() };
-        let cores = (0..).zip(cores).map(|(core, stages)| CoreTimes { core, requests: vec![request(stages)] });
+        let cores = (0..).zip(cores).map(|(core, stages)| CoreTimes {
+            core,
+            requests: vec![request(stages)],
+            ..CoreTimes::default()
+        });
         StageTimes { cores: cores.collect(), ..StageTimes::default() }
     }
 
@@ -259,6 +312,23 @@ mod tests {
         let after = times(&[&[stage("flush", &[(10, 6), (40, 1)]), stage(TOTAL, &[(20, 7)])]]);
         assert_eq!(after.clone().since(&before), after);
         assert_eq!(times(&[]).since(&before), times(&[]));
+    }
+
+    #[test]
+    fn turns_since_are_those_that_came_since() {
+        let long = |number, nanos| LongTurn { number, nanos, ..LongTurn::default() };
+        let turns = |count, long: &[LongTurn]| CoreTurns {
+            count,
+            long: long.to_vec(),
+            long_count: long.last().map_or(0, |turn| turn.number + 1),
+            ..CoreTurns::default()
+        };
+        let mut after = turns(30, &[long(0, 9), long(1, 5), long(2, 7)]);
+        assert_eq!(after.longest().map(|turn| turn.number), Some(0));
+        after.subtract(&turns(10, &[long(0, 9)]));
+        assert_eq!((after.count, after.long_count), (20, 2));
+        assert_eq!(after.long, [long(1, 5), long(2, 7)]);
+        assert_eq!(after.longest().map(|turn| turn.number), Some(2));
     }
 
     #[test]

@@ -65,6 +65,11 @@ pub(super) fn spawn(share: Share, future: impl Future<Output = ()> + 'static) {
     spawn_local_into(future, queue).expect("both queues live as long as the core").detach();
 }
 
+pub(super) fn running() -> Share {
+    let is_background = QUEUES.get().is_some_and(|(_, background)| executor().current_task_queue() == background);
+    if is_background { Share::Background } else { Share::Data }
+}
+
 pub(super) async fn yield_if_needed() {
     executor().yield_if_needed().await;
 }

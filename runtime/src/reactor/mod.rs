@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use io_uring::squeue;
 
-use crate::core::Share;
+use crate::core::{Share, Standing};
 pub(crate) use ring::Outcome;
 
 /// Which reactor the cores of a process run on.
@@ -82,6 +82,23 @@ pub(crate) fn spawn(share: Share, future: impl Future<Output = ()> + 'static) {
     match turning() {
         Reactor::Ring => ring::spawn(share, future),
         Reactor::Glommio => glommio::spawn(share, future),
+    }
+}
+
+/// Starts a task whose share is what `standing` says each time it is woken; on glommio, where a task cannot change its
+/// queue, that of data.
+pub(crate) fn spawn_with(standing: Standing, future: impl Future<Output = ()> + 'static) {
+    match turning() {
+        Reactor::Ring => ring::spawn_by(move || standing.get(), future),
+        Reactor::Glommio => glommio::spawn(Share::Data, future),
+    }
+}
+
+/// The share of the task that runs.
+pub(crate) fn running() -> Share {
+    match turning() {
+        Reactor::Ring => ring::running(),
+        Reactor::Glommio => glommio::running(),
     }
 }
 

@@ -27,12 +27,14 @@ use slab::Slab;
 use super::Readiness;
 use crate::clock::Stamp;
 use crate::core::Share;
+use crate::turns;
 
 const RING_ENTRIES: u32 = 1024;
 /// Tasks run in one turn before the ring is looked at.
-const TASKS_A_TURN: usize = 128;
-/// Background tasks run in one turn while there is other work.
-const BACKGROUND_TASKS_A_TURN: usize = 2;
+const TASKS_A_TURN: u32 = 128;
+/// Background tasks run for so long in one turn, and then until the one that runs lets go: what arrives meanwhile is seen
+/// at the next turn. A message waits for it at each of the four turns on its way.
+const BACKGROUND_SLICE: Duration = Duration::from_micros(20);
 /// A task that has kept the core for so long lets others run when it may.
 const SLICE: Duration = Duration::from_micros(500);
 /// Completions of operations that nobody waits for.
@@ -76,6 +78,10 @@ struct Core {
     timers: RefCell<BTreeMap<(Instant, u64), Waker>>,
     next_timer: Cell<u64>,
     slice_began: Cell<Instant>,
+    /// The share of the task that runs.
+    running: Cell<Share>,
+    /// Tasks that ran in the turn that began last, until it has ended.
+    turn_tasks: Cell<Option<u32>>,
     /// Lives as long as the process: wakers on other threads may outlive the core.
     others: &'static Others,
     /// Where the kernel puts the counter of the eventfd. Lives as long as the ring.
@@ -140,13 +146,18 @@ impl Drop for Entered {
 }
 
 pub(super) fn spawn(share: Share, future: impl Future<Output = ()> + 'static) {
+    spawn_by(move || share, future);
+}
+
+/// Starts a task that runs in the share that `share` says each time it is woken.
+pub(super) fn spawn_by(share: impl Fn() -> Share + Send + Sync + 'static, future: impl Future<Output = ()> + 'static) {
     let others = CORE.with_borrow(|core| core.as_ref().expect("this is called on a core").others);
     let schedule = move |runnable: Runnable| {
         if thread_token() == others.thread {
             CORE.with_borrow(|core| {
                 // A task that is woken while the core ends is dropped with it.
                 if let Some(core) = core {
-                    core.queue(share).borrow_mut().push_back(runnable);
+                    core.queue(share()).borrow_mut().push_back(runnable);
                 }
             });
         } else {
@@ -184,6 +195,8 @@ impl Core {
             timers: RefCell::default(),
             next_timer: Cell::new(0),
             slice_began: Cell::new(Instant::now()),
+            running: Cell::new(Share::Data),
+            turn_tasks: Cell::new(None),
             others: Box::leak(Box::new(Others {
                 thread: thread_token(),
                 woken: SegQueue::new(),
@@ -207,15 +220,46 @@ impl Core {
             // On its own thread now: it goes to its queue.
             runnable.schedule();
         }
-        self.slice_began.set(Instant::now());
-        for _ in 0..TASKS_A_TURN {
-            let Some(runnable) = self.data.borrow_mut().pop_front() else { break };
+        let now = Instant::now();
+        self.end_turn(now);
+        self.slice_began.set(now);
+        let tasks = self.run_data() + self.run_background();
+        self.turn_tasks.set(Some(tasks));
+    }
+
+    fn run_data(&self) -> u32 {
+        for count in 0..TASKS_A_TURN {
+            let Some(runnable) = self.data.borrow_mut().pop_front() else { return count };
             runnable.run();
         }
-        let background = if self.data.borrow().is_empty() { TASKS_A_TURN } else { BACKGROUND_TASKS_A_TURN };
-        for _ in 0..background {
-            let Some(runnable) = self.background.borrow_mut().pop_front() else { break };
+        TASKS_A_TURN
+    }
+
+    fn run_background(&self) -> u32 {
+        if self.background.borrow().is_empty() {
+            return 0;
+        }
+        self.running.set(Share::Background);
+        let began = Instant::now();
+        let mut count = 0;
+        while let Some(runnable) = self.next_background() {
             runnable.run();
+            count += 1;
+            if began.elapsed() >= BACKGROUND_SLICE {
+                break;
+            }
+        }
+        self.running.set(Share::Data);
+        count
+    }
+
+    fn next_background(&self) -> Option<Runnable> {
+        self.background.borrow_mut().pop_front()
+    }
+
+    fn end_turn(&self, now: Instant) {
+        if let Some(tasks) = self.turn_tasks.take() {
+            turns::ended(now - self.slice_began.get(), tasks);
         }
     }
 
@@ -230,7 +274,13 @@ impl Core {
         } else {
             self.others.sleeping.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            let span = if self.has_work() { None } else { Some(self.until_timer()) };
+            let span = if self.has_work() {
+                None
+            } else {
+                let now = Instant::now();
+                self.end_turn(now);
+                Some(self.until_timer(now))
+            };
             self.enter(span)?;
             self.others.sleeping.store(false, Ordering::SeqCst);
         }
@@ -243,7 +293,14 @@ impl Core {
     fn enter(&self, wait: Option<Option<Duration>>) -> io::Result<()> {
         let mut ring = self.ring.borrow_mut();
         let result = match wait {
-            None if ring.submission().is_empty() && !ring.submission().cq_overflow() => return Ok(()),
+            // With background tasks left the kernel is entered all the same: without it, it tells nothing of what has
+            // completed, and those may compute for long.
+            None if ring.submission().is_empty()
+                && !ring.submission().cq_overflow()
+                && self.background.borrow().is_empty() =>
+            {
+                return Ok(());
+            }
             None => ring.submit().map(|_| ()),
             Some(_) if !ring.completion().is_empty() => ring.submit().map(|_| ()),
             Some(None) => ring.submit_and_wait(1).map(|_| ()),
@@ -315,10 +372,10 @@ impl Core {
         unsafe { ring.submission().push_multiple(entries) }.expect("the submission queue was just emptied");
     }
 
-    fn until_timer(&self) -> Option<Duration> {
+    fn until_timer(&self, now: Instant) -> Option<Duration> {
         let timers = self.timers.borrow();
         let ((when, _), _) = timers.first_key_value()?;
-        Some(when.saturating_duration_since(Instant::now()))
+        Some(when.saturating_duration_since(now))
     }
 
     fn fire_timers(&self) {
@@ -351,6 +408,11 @@ impl Core {
             std::mem::forget(operations);
         }
     }
+}
+
+/// The share of the task that runs.
+pub(super) fn running() -> Share {
+    CORE.with_borrow(|core| core.as_ref().map_or(Share::Data, |core| core.running.get()))
 }
 
 /// When this turn began to run tasks.

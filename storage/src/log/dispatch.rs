@@ -72,8 +72,8 @@ impl Log {
         let mut keys = self.pending_keys.borrow_mut();
         for _ in 0..pending.key_count {
             let hash = keys.pop_front().expect("each pending record has left its keys");
-            let store_seconds = (entry.store_timestamp_ms / 1000) as u32;
-            index.keys.push(KeyEntry { hash, offset: entry.offset.0, bytes: entry.bytes, store_seconds });
+            let store_timestamp_ms = entry.store_timestamp_ms;
+            index.keys.push(KeyEntry { hash, offset: entry.offset.0, store_timestamp_ms });
         }
         assert!(entry.offset.0 >= self.dispatched.get(), "{entry:?} was shown already");
         self.dispatched.set(entry.limit().0);

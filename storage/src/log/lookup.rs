@@ -8,13 +8,6 @@ use crate::error::StorageError;
 use crate::queue::KeyEntry;
 use crate::scan::RECORD_BYTES_MAX;
 
-/// A record that has a key with the wanted hash; whether it has the key itself is for the caller to see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyMatch {
-    pub offset: LogOffset,
-    pub bytes: u32,
-}
-
 impl Log {
     /// The verified bytes of the visible record that starts at an offset; `None` if none starts there.
     pub async fn record_at(&self, offset: LogOffset) -> Result<Option<Vec<u8>>, StorageError> {
@@ -53,26 +46,25 @@ impl Log {
             && (limit <= tail.oldest() || tail.covers(tail.oldest(), limit))
     }
 
-    /// Records with a key of this hash (see [`crate::key_hash`]) that were stored between two times, both included,
-    /// newest first. The times are exact to the second.
+    /// Where records with a key of this hash (see [`crate::key_hash`]) lie that were stored between two times, both
+    /// included, newest first, from the newest in front of `before` on. Whether one has the key itself is for the caller
+    /// to see.
     pub async fn find_keys(
         &self,
         hash: u64,
-        from_ms: u64,
-        to_ms: u64,
+        (from_ms, to_ms): (u64, u64),
+        before: LogOffset,
         count_max: usize,
-    ) -> Result<Vec<KeyMatch>, StorageError> {
-        let (from_seconds, to_seconds) = (from_ms / 1000, to_ms / 1000);
+    ) -> Result<Vec<LogOffset>, StorageError> {
         let min = self.min_offset().0;
         let mut found = Vec::new();
         let mut take = |keys: Vec<KeyEntry>| {
-            for key in keys.iter().rev() {
-                let seconds = u64::from(key.store_seconds);
-                let wanted = (from_seconds..=to_seconds).contains(&seconds) && key.offset >= min;
-                if wanted && found.len() < count_max && !self.extents.is_bad(key.offset) {
-                    found.push(KeyMatch { offset: LogOffset(key.offset), bytes: key.bytes });
-                }
-            }
+            let wanted = keys.iter().rev().filter(|key| {
+                (from_ms..=to_ms).contains(&key.store_timestamp_ms)
+                    && (min..before.0).contains(&key.offset)
+                    && !self.extents.is_bad(key.offset)
+            });
+            found.extend(wanted.take(count_max - found.len()).map(|key| LogOffset(key.offset)));
             found.len() < count_max
         };
         // An extent that comes while this suspends was searched as the active part already.
@@ -83,7 +75,7 @@ impl Log {
         }
         while let Some(extent) = self.extents.newest_before(behind) {
             behind = extent.start;
-            if extent.store_ms_first() / 1000 > to_seconds || extent.store_ms_last() < from_ms {
+            if extent.start >= before.0 || extent.store_ms_first() > to_ms || extent.store_ms_last() < from_ms {
                 continue;
             }
             if !take(self.extents.find_keys(&extent, hash).await?) {

@@ -43,6 +43,14 @@ pub(super) struct ReadCache {
     free: Vec<SlabWriter>,
 }
 
+/// The most that a cache of this budget holds.
+pub(crate) fn bytes_max(budget_bytes: u64) -> u64 {
+    match budget_bytes / PIECE_BYTES {
+        0 => 0,
+        pieces => (pieces + FREE_SLABS_MAX as u64) * PIECE_BYTES,
+    }
+}
+
 impl ReadCache {
     pub(super) fn new(budget_bytes: u64) -> ReadCache {
         let pieces_max = (budget_bytes / PIECE_BYTES) as usize;

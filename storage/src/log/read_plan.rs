@@ -67,8 +67,11 @@ impl Log {
         matches: impl Fn(i64) -> bool,
     ) -> Result<(QueueRead, Vec<Part>), StorageError> {
         loop {
-            let read = queue.read(from, limits, &matches).await?;
-            let QueueRead::Found(found) = &read else { return Ok((read, Vec::new())) };
+            let (read, lost) = queue.read_counting(from, limits, &matches).await?;
+            let QueueRead::Found(found) = &read else {
+                self.counts.borrow_mut().passed_over += lost;
+                return Ok((read, Vec::new()));
+            };
             let is_gone = || found.ranges.iter().any(|range| range.offset < self.min_offset());
             if is_gone() {
                 queue.drop_before(self.min_offset()).await?;
@@ -82,7 +85,11 @@ impl Log {
             if let Some(at_hand) = at_hand
                 && !is_gone()
             {
-                self.counts.borrow_mut().read.of(at_hand.slowest).messages += u64::from(found.messages);
+                {
+                    let mut counts = self.counts.borrow_mut();
+                    counts.read.of(at_hand.slowest).messages += u64::from(found.messages);
+                    counts.passed_over += lost;
+                }
                 let mut parts = Vec::with_capacity(found.ranges.len());
                 for range in &found.ranges {
                     self.push_parts(*range, &at_hand.pieces, &mut parts)?;

@@ -21,6 +21,7 @@ pub(super) struct Counts {
     pub(super) dropped_segments: u64,
     pub(super) dropped_bytes: u64,
     pub(super) cold_loads: u64,
+    pub(super) passed_over: u64,
     pub(super) extents_repaired: u64,
     pub(super) extent_failure: Option<StorageError>,
     pub(super) damages: Vec<Damage>,
@@ -56,6 +57,8 @@ pub struct LogStats {
     pub read: TierReads,
     /// Times that a part of a file was read into memory, off the core.
     pub cold_loads: u64,
+    /// Messages that pulls passed over since their records are lost.
+    pub passed_over: u64,
     pub tail_cache_bytes: u64,
     pub read_cache_bytes: u64,
     /// Segments that left the log, and their bytes.
@@ -97,6 +100,7 @@ impl Log {
             prepared_bytes: counts.prepared_bytes,
             read: counts.read,
             cold_loads: counts.cold_loads,
+            passed_over: counts.passed_over,
             tail_cache_bytes: self.tail.borrow().bytes(),
             read_cache_bytes: self.read_cache.borrow().bytes(),
             dropped_segments: counts.dropped_segments,

@@ -100,9 +100,7 @@ pub(crate) struct Head {
 
 impl Head {
     pub(crate) fn new(log: LogId, generation: u64, unwritten_bytes_max: u64) -> Head {
-        let block = BLOCK_BYTES as u64;
-        let ring_bytes = BYTES_MAX.min(unwritten_bytes_max.next_multiple_of(block)).max(block);
-        Head { log, generation, ring_bytes }
+        Head { log, generation, ring_bytes: ring_bytes(unwritten_bytes_max) }
     }
 
     pub(crate) fn encode(self) -> [u8; END_AT] {
@@ -116,6 +114,12 @@ impl Head {
         head[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_be_bytes());
         head
     }
+}
+
+/// What the ring of a log holds of which so many bytes may wait for their write.
+pub(crate) fn ring_bytes(unwritten_bytes_max: u64) -> u64 {
+    let block = BLOCK_BYTES as u64;
+    BYTES_MAX.min(unwritten_bytes_max.next_multiple_of(block)).max(block)
 }
 
 /// The head, the end, and the ring of a file; `None` if it is no whole tail file.

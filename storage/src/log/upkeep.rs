@@ -17,8 +17,8 @@ use crate::queue::{Extent, LoadedRun, QueueRef};
 use crate::recovery::{LoadedExtent, rebuild_extent, store_extent};
 use crate::scan::ScanSegment;
 
-/// The entries of so many newest extents stay decoded in memory.
-const EXTENTS_DECODED: usize = 2;
+/// The entries of so many newest extents stay decoded in memory: for those who are a little behind.
+const EXTENTS_DECODED: usize = 1;
 /// An extent that could not be written is tried again after this time; until then its entries stay in memory.
 const RETRY_CUT: Duration = Duration::from_secs(1);
 /// How long a stop waits for a disk that is full.

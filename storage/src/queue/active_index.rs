@@ -37,10 +37,12 @@ pub(crate) struct ActiveIndex {
 }
 
 impl ActiveIndex {
-    /// All keys of a hash, oldest first.
+    /// All keys of a hash, oldest first. A record that names one key twice is in it once, as in an extent.
     pub(crate) fn find(&self, hash: u64) -> Vec<KeyEntry> {
         let frozen = self.frozen.iter().flat_map(|keys| keys.iter());
-        frozen.chain(self.keys.iter()).filter(|key| key.hash == hash).copied().collect()
+        let mut found: Vec<_> = frozen.chain(self.keys.iter()).filter(|key| key.hash == hash).copied().collect();
+        found.dedup();
+        found
     }
 
     /// The extent could not be stored: its keys belong to the growing part again.
@@ -51,10 +53,10 @@ impl ActiveIndex {
         }
     }
 
-    /// Store time of the oldest record that has a key, to the second.
+    /// Store time of the oldest record that has a key.
     pub(crate) fn store_ms_first(&self) -> Option<u64> {
         let frozen = self.frozen.iter().flat_map(|keys| keys.iter());
-        frozen.chain(self.keys.iter()).next().map(|key| u64::from(key.store_seconds) * 1000)
+        frozen.chain(self.keys.iter()).next().map(|key| key.store_timestamp_ms)
     }
 
     /// Begins the next stretch behind an offset, and keeps the keys in front of it findable until their extent is there.
@@ -150,7 +152,7 @@ impl IndexBuilder {
         }
         let keys = &mut self.keys;
         indexed.key_hashes(&mut self.scratch, view.topic(), |hash| {
-            keys.push(KeyEntry { hash, offset: offset.0, bytes, store_seconds: (store_timestamp_ms / 1000) as u32 });
+            keys.push(KeyEntry { hash, offset: offset.0, store_timestamp_ms });
         });
         self.is_empty = false;
     }

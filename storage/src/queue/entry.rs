@@ -29,9 +29,7 @@ impl Entry {
 pub(crate) struct KeyEntry {
     pub(crate) hash: u64,
     pub(crate) offset: u64,
-    pub(crate) bytes: u32,
-    /// Seconds since 1970.
-    pub(crate) store_seconds: u32,
+    pub(crate) store_timestamp_ms: u64,
 }
 
 /// What of a record's properties is derived, found in one pass: this runs for each message appended.

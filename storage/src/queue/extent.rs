@@ -16,8 +16,9 @@ use super::extent_file::ExtentFile;
 use crate::error::StorageError;
 use crate::stretches::Stretches;
 
-/// Chunks of entries kept for readers of old messages: 256 × 32 KiB.
-const CHUNKS_CACHED_MAX: usize = 256;
+/// Memory for entries that readers of old messages took lately. Beyond it those not read for longest are read again. A reader
+/// of one queue needs a chunk of 32 KiB; chunks of extents with many queues are short, so thousands of them fit.
+pub(crate) const CACHED_ENTRIES_BYTES_MAX: u64 = 2 << 20;
 /// Times that a damaged extent is made anew for one read; then the disk is at fault.
 const REPAIRS_MAX: u32 = 3;
 
@@ -78,12 +79,38 @@ struct ChunkKey {
     chunk: u64,
 }
 
+/// Entries that were read lately.
+#[derive(Default)]
+struct CachedChunks {
+    /// The most recently used at the back.
+    chunks: VecDeque<(ChunkKey, Arc<Vec<Entry>>)>,
+    bytes: u64,
+}
+
+impl CachedChunks {
+    fn find(&mut self, key: ChunkKey) -> Option<Arc<Vec<Entry>>> {
+        let at = self.chunks.iter().rposition(|(cached, _)| *cached == key)?;
+        let found = self.chunks.remove(at).expect("just seen");
+        let entries = found.1.clone();
+        self.chunks.push_back(found);
+        Some(entries)
+    }
+
+    fn push(&mut self, key: ChunkKey, entries: Arc<Vec<Entry>>) {
+        self.bytes += size_of_val(&entries[..]) as u64;
+        self.chunks.push_back((key, entries));
+        while self.bytes > CACHED_ENTRIES_BYTES_MAX {
+            let (_, oldest) = self.chunks.pop_front().expect("what is counted is there");
+            self.bytes -= size_of_val(&oldest[..]) as u64;
+        }
+    }
+}
+
 /// All extents of a log, oldest first.
 #[derive(Default)]
 pub(crate) struct Extents {
     list: RefCell<VecDeque<Rc<Extent>>>,
-    /// The most recently used at the back.
-    chunks: RefCell<VecDeque<(ChunkKey, Arc<Vec<Entry>>)>>,
+    cached: RefCell<CachedChunks>,
     damaged: RefCell<Vec<Rc<Extent>>>,
     /// Of the log, whose records turned out to be bad.
     bad: RefCell<Stretches>,
@@ -153,12 +180,7 @@ impl Extents {
     /// Looks for a chunk in memory.
     pub(crate) fn cached(&self, extent: &Extent, place: u64, chunk: u64) -> Option<Arc<Vec<Entry>>> {
         let key = ChunkKey { extent: extent.start, generation: extent.generation.get(), place, chunk };
-        let mut chunks = self.chunks.borrow_mut();
-        let at = chunks.iter().rposition(|(cached, _)| *cached == key)?;
-        let found = chunks.remove(at).expect("just seen");
-        let entries = found.1.clone();
-        chunks.push_back(found);
-        Some(entries)
+        self.cached.borrow_mut().find(key)
     }
 
     /// Reads a chunk of a run. `Ok(None)`: the extent was repaired meanwhile, look for the run again.
@@ -175,11 +197,7 @@ impl Extents {
             Ok(entries) => {
                 let entries = Arc::new(entries);
                 let key = ChunkKey { extent: extent.start, generation, place, chunk };
-                let mut chunks = self.chunks.borrow_mut();
-                if chunks.len() >= CHUNKS_CACHED_MAX {
-                    chunks.pop_front();
-                }
-                chunks.push_back((key, entries.clone()));
+                self.cached.borrow_mut().push(key, entries.clone());
                 Ok(Some(entries))
             }
             Err(_) => self.wait_for_repair(extent, generation).await.map(|()| None),

@@ -7,7 +7,7 @@
 //! entries    per run, at its place: chunks of up to 1024 entries, each followed by u32 crc
 //!            entry: u64 log offset, u32 record bytes, i64 tags code, u64 store ms
 //! keys       sorted by hash and offset, in chunks alike
-//!            key: u64 hash, u64 log offset, u32 record bytes, u32 store seconds
+//!            key: u64 hash, u64 log offset, u64 store ms
 //! ```
 //! A run is a stretch of consecutive queue offsets of one queue. The same stretch of log always makes the same file.
 //! Nothing in it is evidence about the log: a file that is damaged is made anew.
@@ -24,7 +24,7 @@ use super::entry::{Entry, KeyEntry};
 use crate::disk;
 
 const MAGIC: u64 = 0x524d_5145_5854_4e54;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const MAGIC_AT: usize = 0;
 const VERSION_AT: usize = MAGIC_AT + 8;
@@ -45,7 +45,7 @@ const HEADER_BYTES: usize = HEADER_CRC_AT + 4;
 const _: () = assert!(HEADER_BYTES == 96);
 
 const ENTRY_BYTES: usize = 8 + 4 + 8 + 8;
-const KEY_BYTES: usize = 8 + 8 + 4 + 4;
+const KEY_BYTES: usize = 8 + 8 + 8;
 const CRC_BYTES: usize = 4;
 const RUN_NUMBERS_BYTES: usize = 4 + 8 + 4 + 8 + 8;
 /// Entries or keys under one checksum, and read at once.
@@ -103,8 +103,12 @@ pub(crate) fn write(path: &Path, content: &ExtentContent) -> io::Result<Vec<Stor
     keys.sort_unstable_by_key(|key| (key.hash, key.offset));
     keys.dedup_by_key(|key| (key.hash, key.offset));
     let directory_bytes: usize = content.runs.iter().map(|run| 2 + run.topic.len() + RUN_NUMBERS_BYTES).sum();
-    let mut out = vec![0; HEADER_BYTES];
     let mut place = (HEADER_BYTES + directory_bytes) as u64;
+    let entries_bytes: u64 = content.runs.iter().map(|run| chunked_bytes(run.entries.len() as u64, ENTRY_BYTES)).sum();
+    let file_bytes = place + entries_bytes + chunked_bytes(keys.len() as u64, KEY_BYTES);
+    // All logs come to their extents at the same time: none grows its own by copying it.
+    let mut out = Vec::with_capacity(file_bytes as usize);
+    out.resize(HEADER_BYTES, 0);
     let mut stored = Vec::with_capacity(content.runs.len());
     for run in &content.runs {
         out.extend_from_slice(&(run.topic.len() as u16).to_be_bytes());
@@ -138,6 +142,7 @@ pub(crate) fn write(path: &Path, content: &ExtentContent) -> io::Result<Vec<Stor
         let crc = crc32fast::hash(&out[start..]);
         out.extend_from_slice(&crc.to_be_bytes());
     }
+    assert!(out.len() as u64 == file_bytes, "{} bytes of an extent of {file_bytes}", out.len());
     put_header(&mut out, content, keys.len() as u32, directory_bytes, keys_place);
     disk::write_derived(path, &out)?;
     Ok(stored)
@@ -206,6 +211,19 @@ impl ExtentFile {
             keys_place: u64_at(&header, KEYS_PLACE_AT),
         };
         Ok((extent, runs))
+    }
+
+    /// Reads all of it. Blocks.
+    ///
+    /// # Errors
+    /// As [`ExtentFile::open`].
+    pub(crate) fn check(&self, runs: &[StoredRun]) -> io::Result<()> {
+        for run in runs {
+            for chunk in 0..u64::from(run.count).div_ceil(CHUNK_COUNT) {
+                self.read_entries(run.place, run.count, chunk)?;
+            }
+        }
+        self.all_keys().map(|_| ())
     }
 
     /// Entries `chunk * CHUNK_COUNT ..` of a run of `count` entries at `place`. Blocks.
@@ -323,17 +341,11 @@ fn entry_at(bytes: &[u8]) -> Entry {
 fn put_key(out: &mut Vec<u8>, key: &KeyEntry) {
     out.extend_from_slice(&key.hash.to_be_bytes());
     out.extend_from_slice(&key.offset.to_be_bytes());
-    out.extend_from_slice(&key.bytes.to_be_bytes());
-    out.extend_from_slice(&key.store_seconds.to_be_bytes());
+    out.extend_from_slice(&key.store_timestamp_ms.to_be_bytes());
 }
 
 fn key_at(bytes: &[u8]) -> KeyEntry {
-    KeyEntry {
-        hash: u64_at(bytes, 0),
-        offset: u64_at(bytes, 8),
-        bytes: u32_at(bytes, 16),
-        store_seconds: u32_at(bytes, 20),
-    }
+    KeyEntry { hash: u64_at(bytes, 0), offset: u64_at(bytes, 8), store_timestamp_ms: u64_at(bytes, 16) }
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -366,8 +378,7 @@ mod tests {
             first,
             entries: Arc::new(numbers.map(entry).collect()),
         };
-        let keys =
-            (0..5000).map(|number| KeyEntry { hash: number / 3, offset: 5000 - number, bytes: 1, store_seconds: 2 });
+        let keys = (0..5000).map(|number| KeyEntry { hash: number / 3, offset: 5000 - number, store_timestamp_ms: 2 });
         ExtentContent {
             log: LogId(3),
             start: 1000,
@@ -414,15 +425,7 @@ mod tests {
         let path = folder.path().join("extent");
         write(&path, &sample()).expect("written");
         let whole = std::fs::read(&path).expect("read");
-        let readable = |path: &Path| -> io::Result<()> {
-            let (extent, runs) = ExtentFile::open(path, LogId(3))?;
-            for run in &runs {
-                for chunk in 0..u64::from(run.count).div_ceil(CHUNK_COUNT) {
-                    extent.read_entries(run.place, run.count, chunk)?;
-                }
-            }
-            extent.all_keys().map(|_| ())
-        };
+        let readable = |path: &Path| ExtentFile::open(path, LogId(3)).and_then(|(extent, runs)| extent.check(&runs));
         readable(&path).expect("it is whole");
         for at in (0..300).chain((300..whole.len()).step_by(977)) {
             let mut flipped = whole.clone();

@@ -80,6 +80,8 @@ struct Collector<'a, M> {
     matches: M,
     found: Found,
     scanned: u32,
+    /// Passed over, since their records are lost.
+    lost: u64,
     full: bool,
 }
 
@@ -91,7 +93,9 @@ impl<M: Fn(i64) -> bool> Collector<'_, M> {
             self.full = true;
             return false;
         }
-        if (self.matches)(entry.tags_code) && !self.extents.is_bad(entry.offset.0) {
+        if self.extents.is_bad(entry.offset.0) {
+            self.lost += 1;
+        } else if (self.matches)(entry.tags_code) {
             let found = &mut self.found;
             let fits = found.messages < self.limits.messages_max && found.bytes + bytes <= self.limits.bytes_max;
             if found.messages > 0 && !fits {
@@ -128,26 +132,38 @@ impl Queue {
         limits: ReadLimits,
         matches: impl Fn(i64) -> bool,
     ) -> Result<QueueRead, StorageError> {
+        self.read_counting(from, limits, matches).await.map(|(read, _)| read)
+    }
+
+    /// As [`Queue::read`], and how many messages were passed over since their records are lost.
+    pub(crate) async fn read_counting(
+        &self,
+        from: QueueOffset,
+        limits: ReadLimits,
+        matches: impl Fn(i64) -> bool,
+    ) -> Result<(QueueRead, u64), StorageError> {
         let (min, max) = (self.min(), self.max());
         if max.0 == 0 {
-            return Ok(QueueRead::Empty);
+            return Ok((QueueRead::Empty, 0));
         }
         if from < min {
-            return Ok(QueueRead::TooSmall { min });
+            return Ok((QueueRead::TooSmall { min }, 0));
         }
         if from == max {
-            return Ok(QueueRead::AtEnd { max });
+            return Ok((QueueRead::AtEnd { max }, 0));
         }
         if from > max {
-            return Ok(QueueRead::TooLarge { max });
+            return Ok((QueueRead::TooLarge { max }, 0));
         }
         let found = Found { next: from, ..Found::default() };
-        let mut collector = Collector { extents: &self.extents, limits, matches, found, scanned: 0, full: false };
+        let mut collector =
+            Collector { extents: &self.extents, limits, matches, found, scanned: 0, lost: 0, full: false };
         let mut at = from.0;
         while !collector.full {
             match self.locate(at) {
                 Located::End => break,
                 Located::Missing { next } => {
+                    collector.lost += next - at;
                     at = next;
                     collector.found.next = QueueOffset(next);
                 }
@@ -166,8 +182,9 @@ impl Queue {
                 }
             }
         }
-        let found = collector.found;
-        Ok(if found.messages > 0 { QueueRead::Found(found) } else { QueueRead::NoMatch { next: found.next } })
+        let Collector { found, lost, .. } = collector;
+        let read = if found.messages > 0 { QueueRead::Found(found) } else { QueueRead::NoMatch { next: found.next } };
+        Ok((read, lost))
     }
 
     /// The entry of one message, `None` where there is none.

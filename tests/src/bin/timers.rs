@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::connection::Connection;
-use harness::process::{Dev, Running};
+use harness::process::Dev;
 use harness::request::{MAX_OFFSET, Pulled, Queue, create_topic, offset_of, pull, send};
 use harness::{now_ms, unique_name};
 
@@ -82,37 +82,40 @@ fn measure(settings: &Settings) -> ExitCode {
     for topic in [&near, &far] {
         connection.call_ok(&create_topic(topic, QUEUES)).expect("a topic is made");
     }
-    println!("started: {} MiB resident", resident_mib(&process));
+    println!("started: {} MiB resident", process.memory_mib("VmRSS"));
     // Far ones are due behind everything that is measured.
     let start_ms = now_ms() + 1_800_000 + settings.within_ms;
     let span_ms = settings.far_within_ms.saturating_sub(1_800_000 + settings.within_ms).max(1);
     let took = send_all(&dev.broker, &far, Batch { count: settings.far, start_ms, span_ms });
-    println!("{} far ones sent in {:.1} s: {} MiB resident", settings.far, took.as_secs_f64(), resident_mib(&process));
+    println!(
+        "{} far ones sent in {:.1} s: {} MiB resident",
+        settings.far,
+        took.as_secs_f64(),
+        process.memory_mib("VmRSS")
+    );
     if settings.restart {
         process.kill();
         process = dev.start();
-        println!("killed and started again: {} MiB resident", resident_mib(&process));
+        println!("killed and started again: {} MiB resident", process.memory_mib("VmRSS"));
     }
     let start_ms = now_ms() + LEAD_MS + settings.due * 1_000 / SENDS_A_SECOND;
     let batch = Batch { count: settings.due, start_ms, span_ms: settings.within_ms };
     let took = send_all(&dev.broker, &near, batch);
-    println!("{} due ones sent in {:.1} s: {} MiB resident", settings.due, took.as_secs_f64(), resident_mib(&process));
+    println!(
+        "{} due ones sent in {:.1} s: {} MiB resident",
+        settings.due,
+        took.as_secs_f64(),
+        process.memory_mib("VmRSS")
+    );
     if now_ms() > start_ms {
         println!("FAIL the first were due before the last were sent: this machine needs a smaller --due");
         return ExitCode::FAILURE;
     }
     let until = Duration::from_millis(start_ms + settings.within_ms + 2_000 - now_ms());
     thread::sleep(until);
-    println!("all due: {} MiB resident", resident_mib(&process));
+    println!("all due: {} MiB resident", process.memory_mib("VmRSS"));
     let mut connection = Connection::open(&dev.broker).expect("the broker listens");
     report(&mut connection, &near, settings.due)
-}
-
-fn resident_mib(process: &Running) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid())).expect("the process runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has memory");
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number of KiB");
-    kib >> 10
 }
 
 /// Sends a batch over several connections, many requests in flight on each.

@@ -29,6 +29,8 @@ pub(crate) struct LogTotals {
     flushes: u64,
     roll_waits: u64,
     cold_loads: u64,
+    /// Messages that pulls passed over since their records are lost.
+    pub(crate) passed_over: u64,
     read: TierReads,
     flush_kind: Option<FlushKind>,
     /// Logs whose oldest segment should go and is still needed, and by what.
@@ -65,6 +67,7 @@ fn own_log_totals(core: &Rc<Core>) -> LogTotals {
             flushes: stats.flushes,
             roll_waits: stats.roll_waits,
             cold_loads: stats.cold_loads,
+            passed_over: stats.passed_over,
             read: stats.read,
             flush_kind: Some(log.flush_kind()),
         });
@@ -89,6 +92,7 @@ impl LogTotals {
         self.flushes += other.flushes;
         self.roll_waits += other.roll_waits;
         self.cold_loads += other.cold_loads;
+        self.passed_over += other.passed_over;
         self.read.add(other.read);
         self.flush_kind = self.flush_kind.or(other.flush_kind);
         self.store_ms_first = match (self.store_ms_first, other.store_ms_first) {

@@ -37,6 +37,7 @@ pub(crate) async fn runtime_info(core: Rc<Core>, _request: Request) -> Outcome {
     let mut table = Table::default();
     identity(&mut table, &core, &config);
     counts(&mut table, &counted);
+    table.put("skippedMessagesTotal", counted.messages_skipped + logs.passed_over);
     logs.put(&mut table);
     disk(&mut table, &spaces);
     queues_of_threads(&mut table);
@@ -108,7 +109,6 @@ fn counts(table: &mut Table, counted: &StatsView) {
     table.put("msgGetTotalTodayNow", counted.got_messages);
     table.put("putMessageTimesTotal", counted.put_messages);
     table.put("putMessageFailedTimes", counted.sends_refused);
-    table.put("skippedMessagesTotal", counted.messages_skipped);
     table.put("repliesNotPassedOn", counted.replies_not_passed_on);
     table.put("putMessageSizeTotal", counted.put_bytes);
     table.put("putMessageAverageSize", format!("{:.2}", counted.put_bytes_average()));

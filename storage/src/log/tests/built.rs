@@ -1,5 +1,7 @@
 //! Logs that were made of records with offsets of their own.
 
+use base::LogOffset;
+
 use super::*;
 use crate::build::LogBuilder;
 
@@ -39,7 +41,10 @@ fn a_built_log_opens_as_one_that_was_stopped() {
         assert_eq!(bodies(&log, "T", 1).await, expected);
         let gone = log.queue("Gone", QueueId(3));
         assert_eq!((gone.min(), gone.next()), (QueueOffset(77), QueueOffset(77)));
-        let found = log.find_keys(crate::key_hash("T", "key1234"), 0, u64::MAX, 9).await.expect("searched");
+        let found = log
+            .find_keys(crate::key_hash("T", "key1234"), (0, u64::MAX), LogOffset(u64::MAX), 9)
+            .await
+            .expect("searched");
         assert_eq!(found.len(), 1);
         let ticket = append(&log, "T", 0, b"next").await;
         assert_eq!(queue_offset(&ticket), 2100);

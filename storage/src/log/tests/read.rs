@@ -170,6 +170,11 @@ fn bodies_of_four_mebibytes_pass() {
     .expect("an executor");
 }
 
+/// Places of records with a key, at any time.
+async fn find_keys(log: &Log, key: &str, before: LogOffset, count_max: usize) -> Vec<LogOffset> {
+    log.find_keys(key_hash("T", key), (0, u64::MAX), before, count_max).await.expect("found")
+}
+
 #[test]
 fn records_are_found_by_place_and_by_key() {
     let folder = TempFolder::new("log");
@@ -201,17 +206,20 @@ fn records_are_found_by_place_and_by_key() {
                 for wrong in [offset.0 + 1, offset.0 + 8, offset.0 + 1115, log.visible_end().0, 1 << 40] {
                     assert_eq!(log.record_at(LogOffset(wrong)).await.expect("read"), None, "{wrong}");
                 }
-                let unique = log.find_keys(key_hash("T", &format!("u{number}")), 0, u64::MAX, 10).await.expect("found");
-                assert_eq!(unique.iter().map(|found| found.offset).collect::<Vec<_>>(), [offset]);
+                let unique = find_keys(&log, &format!("u{number}"), LogOffset(u64::MAX), 10).await;
+                assert_eq!(unique, [offset]);
             }
-            let seventh = log.find_keys(key_hash("T", "k7"), 0, u64::MAX, 64).await.expect("found");
+            let seventh = find_keys(&log, "k7", LogOffset(u64::MAX), 64).await;
             let expected: Vec<_> =
                 (0..20).rev().map(|round| tickets[round * 100 + 7].physical_offset.offset()).collect();
-            assert_eq!(seventh.iter().map(|found| found.offset).collect::<Vec<_>>(), expected, "newest first");
-            let some = log.find_keys(key_hash("T", "all"), 500_000, 502_000, 64).await.expect("found");
-            assert_eq!(some.len(), 3);
-            assert_eq!(log.find_keys(key_hash("T", "all"), 0, u64::MAX, 5).await.expect("found").len(), 5);
-            assert!(log.find_keys(key_hash("X", "all"), 0, u64::MAX, 5).await.expect("found").is_empty());
+            assert_eq!(seventh, expected, "newest first");
+            assert_eq!(find_keys(&log, "k7", expected[4], 2).await, expected[5..7], "in front of a place");
+            for (range, count) in [((500_000, 502_000), 3), ((500_001, 502_000), 2), ((500_000, 501_999), 2)] {
+                let some = log.find_keys(key_hash("T", "all"), range, LogOffset(u64::MAX), 64).await.expect("found");
+                assert_eq!(some.len(), count, "{range:?}");
+            }
+            assert_eq!(find_keys(&log, "all", LogOffset(u64::MAX), 5).await.len(), 5);
+            assert!(find_keys(&log, "none", LogOffset(u64::MAX), 5).await.is_empty());
             if restart {
                 log.stop().await.expect("stopped");
             }
