@@ -122,7 +122,8 @@ impl PopWaits {
     fn wake_at_home(&self, core: &Rc<Core>, pop: &Parked, next: Option<Cause>) -> Option<Cause> {
         let (from, name) = (core.id, pop.name);
         if name.connection.core == from {
-            return next.filter(|_| !self.wake_here(name));
+            let was_waiting = self.wake_here(name);
+            return next.filter(|_| !was_waiting);
         }
         let wake = move |home: &Rc<Core>| {
             if !home.pops.waits.wake_here(name)
