@@ -117,6 +117,7 @@ pub struct Log {
     cold_share: ColdShare,
 
     checkpoint: RefCell<Checkpoint>,
+    append_turn: Turn,
     checkpoint_turn: Turn,
     deleted: RefCell<(DeletedTopics, u64)>,
     floors: RefCell<(QueueFloors, u64)>,
@@ -245,6 +246,7 @@ impl Log {
             loading: RefCell::default(),
             cold_share: ColdShare::new(options.cold_bytes_per_second, end),
             checkpoint: RefCell::new(checkpoint),
+            append_turn: Turn::default(),
             checkpoint_turn: Turn::default(),
             deleted: RefCell::new(deleted),
             floors: RefCell::new(floors),

@@ -9,6 +9,7 @@ use runtime::clock::Stamp;
 
 use super::commit::WriteTimes;
 use super::dispatch::Pending;
+use super::turn::TurnHeld;
 use super::{Log, Mark, Roll};
 use crate::error::{AppendError, BusyCause, IoContext, StorageError};
 use crate::options::FlushPolicy;
@@ -149,6 +150,16 @@ impl Log {
                 return;
             }
         }
+    }
+
+    /// Whether somebody waits for room with the turn to append. Who appends now goes before him.
+    pub fn is_waited_for(&self) -> bool {
+        self.append_turn.is_taken()
+    }
+
+    /// The turn to append for one who has to wait for room: others get it in the order in which they ask.
+    pub async fn turn_to_append(&self) -> TurnHeld<'_> {
+        self.append_turn.take().await
     }
 
     /// Bytes that may wait for their write. A record that does not fit beside those that wait is refused as busy.

@@ -303,22 +303,31 @@ fn draft<'a, T: Deref<Target = str>>(
     }
 }
 
-/// Appends to a log, in order. Waits only while the log is too far behind with its writes.
+/// Appends to a log, in order. Waits only while the log is too far behind with its writes, or has no segment ready; who comes
+/// meanwhile waits behind.
 pub(crate) async fn append<T>(
     core: &Core,
     log: &Log,
     try_append: impl Fn() -> Result<T, AppendError>,
 ) -> Result<T, Refusal> {
     let until = clock::instant() + ROOM_TIME_MAX;
+    let remaining = || until.saturating_duration_since(clock::instant());
+    let (mut waits, mut turn) = (log.is_waited_for(), None);
     loop {
+        if waits && turn.is_none() {
+            turn = clock::within(remaining(), log.turn_to_append()).await;
+        }
         let error = match try_append() {
             Ok(appended) => return Ok(appended),
             Err(error) => error,
         };
-        let remaining = until.saturating_duration_since(clock::instant());
-        let is_busy = matches!(error, AppendError::Busy { .. });
-        if !is_busy || clock::within(remaining, log.room()).await.is_none() {
+        if !matches!(error, AppendError::Busy { .. }) || remaining().is_zero() {
             return Err(refused(core, &error));
+        }
+        if turn.is_none() {
+            waits = true;
+        } else {
+            let _ = clock::within(remaining(), log.room()).await;
         }
     }
 }

@@ -60,6 +60,9 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     let properties = core.additions().stored(header.properties, &known, make).ok()?;
     let draft = draft(core, &header, queue, request.peer, &request.command.body, &properties);
     let log = core.log_of_topic_queue(&topic, queue);
+    if log.is_waited_for() {
+        return None;
+    }
     let ticket = log.append(&log.queue(header.topic, queue), &draft, clock::now_ms()).ok()?;
     core.stats.sent(&topic, queue, 1, record_bytes(&ticket));
     let unique_key =
