@@ -38,14 +38,14 @@ impl DirectFile {
     pub fn create(path: &Path, bytes: u64) -> io::Result<DirectFile> {
         let file = DirectFile::open_with(path, OpenOptions::new().read(true).write(true).create_new(true))?;
         keep_in_place(&file.file);
-        // SAFETY: a plain call on a descriptor that is open.
-        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
-        match code {
-            0 => Ok(file),
-            libc::EOPNOTSUPP | libc::EINVAL => file.file.set_len(bytes).map(|()| file),
-            code => {
+        match reserve(&file.file, bytes) {
+            Ok(()) => Ok(file),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
+                file.file.set_len(bytes).map(|()| file)
+            }
+            Err(error) => {
                 let _ = fs::remove_file(path);
-                Err(io::Error::from_raw_os_error(code))
+                Err(error)
             }
         }
     }
@@ -209,6 +209,20 @@ pub struct Space {
     pub bytes_free: u64,
     /// What this process may still use.
     pub bytes_available: u64,
+}
+
+/// Reserves the space of a new file, or takes none: the kernel takes what is left before it finds that it is not enough, and
+/// whoever writes a small file just then finds the disk full.
+pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    let stat = nix::sys::statvfs::fstatvfs(file)?;
+    if stat.blocks_free() * stat.fragment_size() < bytes {
+        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+    }
+    // SAFETY: a plain call on a descriptor that is open.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
 }
 
 pub fn space(path: &Path) -> io::Result<Space> {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE};
 
 use crate::buffer::{BLOCK_BYTES, populate};
-use crate::file::{copies_on_write, remove_if_there};
+use crate::file::{copies_on_write, remove_if_there, reserve};
 
 /// A file of a fixed length, all of it mapped. The kernel writes it back in its own time.
 #[derive(Debug)]
@@ -51,11 +51,9 @@ impl MappedFile {
     fn create_as(path: &Path, bytes: usize) -> io::Result<MappedFile> {
         remove_if_there(path)?;
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        // SAFETY: a plain call on a descriptor that is open.
-        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
-        if code != 0 {
+        if let Err(error) = reserve(&file, bytes as u64) {
             let _ = std::fs::remove_file(path);
-            return Err(io::Error::from_raw_os_error(code));
+            return Err(error);
         }
         // SAFETY: a new mapping of a file that is open touches no existing memory.
         let start =
