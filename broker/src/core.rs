@@ -277,6 +277,15 @@ impl Core {
         (offset.log().0 < self.placement.logs).then(|| self.placement.core_of_log(offset.log()))
     }
 
+    /// Does a step on a core without waiting for it; at once where it is this one.
+    pub(crate) fn tell(self: &Rc<Core>, to: CoreId, step: impl FnOnce(&Rc<Core>) + Send + 'static) {
+        if to == self.id {
+            step(self);
+        } else {
+            self.mesh.send(to, Parcel::Run(Box::new(step)));
+        }
+    }
+
     /// Runs a step on a core and brings its result back. Runs it at once where it is this one. The step has the share of
     /// whoever asks, there too.
     pub(crate) async fn on<T, Made>(

@@ -14,6 +14,8 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
 use crate::file::{DirectFile, remove_if_there};
+use crate::reactor::Outcome;
+use crate::ring::{check, fdatasync};
 
 /// A way of making a write durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,13 +99,9 @@ fn measure(file: &DirectFile) -> io::Result<FlushProbe> {
 /// How long a block's write takes until it is durable, done as the log does it.
 fn time(ring: &mut IoUring, kind: FlushKind, file: &DirectFile, block: &SlabSlice, at: u64) -> io::Result<Duration> {
     let started = Instant::now();
-    let fd = types::Fd(file.as_raw_fd());
-    let write = opcode::Write::new(fd, block.as_ptr(), block.len() as u32).offset(at);
+    let write = opcode::Write::new(types::Fd(file.as_raw_fd()), block.as_ptr(), block.len() as u32).offset(at);
     let entries = match kind {
-        FlushKind::Fdatasync => {
-            let flush = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
-            vec![write.build().flags(squeue::Flags::IO_LINK), flush]
-        }
+        FlushKind::Fdatasync => vec![write.build().flags(squeue::Flags::IO_LINK), fdatasync(file)],
         FlushKind::Dsync => vec![write.rw_flags(libc::RWF_DSYNC).build()],
     };
     // SAFETY: the block and the file outlive the operations, which have ended when this returns.
@@ -115,12 +113,9 @@ fn time(ring: &mut IoUring, kind: FlushKind, file: &DirectFile, block: &SlabSlic
         }
     }
     let elapsed = started.elapsed();
-    let results: Vec<i32> = ring.completion().map(|completion| completion.result()).collect();
-    match results.iter().find(|result| **result < 0 && **result != -libc::ECANCELED) {
-        Some(error) => Err(io::Error::from_raw_os_error(-error)),
-        None if results.len() == entries.len() && results.contains(&(block.len() as i32)) => Ok(elapsed),
-        None => Err(io::Error::from(io::ErrorKind::WriteZero)),
-    }
+    let outcomes: Vec<Outcome> = ring.completion().map(|ended| Outcome { result: ended.result(), at: None }).collect();
+    check(&outcomes, Some(block.len()))?;
+    Ok(elapsed)
 }
 
 #[cfg(test)]

@@ -247,7 +247,7 @@ fn tail_block(content: &[u8]) -> io::Result<SlabWriter> {
 }
 
 /// The first failure of a chain; a write must have written `bytes`.
-fn check(outcomes: &[Outcome], bytes: Option<usize>) -> io::Result<()> {
+pub(crate) fn check(outcomes: &[Outcome], bytes: Option<usize>) -> io::Result<()> {
     let mut results = outcomes.iter().map(|outcome| outcome.result);
     // A flush that was cancelled because its write failed must not hide why the write failed.
     if let Some(error) = results.clone().find(|result| *result < 0 && *result != -libc::ECANCELED) {
@@ -265,7 +265,7 @@ fn check(outcomes: &[Outcome], bytes: Option<usize>) -> io::Result<()> {
     }
 }
 
-fn fdatasync(file: &DirectFile) -> squeue::Entry {
+pub(crate) fn fdatasync(file: &DirectFile) -> squeue::Entry {
     opcode::Fsync::new(types::Fd(file.as_raw_fd())).flags(types::FsyncFlags::DATASYNC).build()
 }
 

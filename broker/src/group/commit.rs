@@ -11,7 +11,6 @@ use super::offsets::{Commit, TopicOffsets};
 use super::queue_ends;
 use crate::call::Refusal;
 use crate::core::Core;
-use crate::parcel::Parcel;
 
 /// Commits an offset; on the group's owner. Beyond the end of its queue it is cut to it.
 pub(crate) async fn commit(core: &Rc<Core>, group: &Text, topic: &Text, queue: QueueId, offset: QueueOffset) {
@@ -28,13 +27,8 @@ pub(crate) async fn commit(core: &Rc<Core>, group: &Text, topic: &Text, queue: Q
 /// Pops of a group go on behind what it committed; on the group's owner.
 pub(crate) fn tell_pops(core: &Rc<Core>, group: &Text, topic: &Text, queue: QueueId, committed: QueueOffset) {
     let owner = core.placement.core_of_queue(topic, queue);
-    if owner == core.id {
-        core.pops.committed(core, group, topic, queue, committed);
-    } else {
-        let (group, topic) = (group.detached(), topic.detached());
-        let tell = move |core: &Rc<Core>| core.pops.committed(core, &group, &topic, queue, committed);
-        core.mesh.send(owner, Parcel::Run(Box::new(tell)));
-    }
+    let (group, topic) = (group.clone(), topic.clone());
+    core.tell(owner, move |core| core.pops.committed(core, &group, &topic, queue, committed));
 }
 
 /// Commits the offset that a pull carries, without waiting for it; on the queue's owner. What makes no sense is ignored.
@@ -61,12 +55,8 @@ pub(crate) fn commit_from_pop(core: &Rc<Core>, group: &Text, topic: &Text, queue
 /// Does something with a group's offsets, on its owner.
 fn at_owner(core: &Rc<Core>, group: &Text, topic: &Text, step: impl FnOnce(&Rc<Core>, &Text, &Text) + Send + 'static) {
     let owner = core.placement.core_of_group(group);
-    if owner == core.id {
-        step(core, group, topic);
-    } else {
-        let (group, topic) = (group.clone(), topic.clone());
-        core.mesh.send(owner, Parcel::Run(Box::new(move |core| step(core, &group, &topic))));
-    }
+    let (group, topic) = (group.clone(), topic.clone());
+    core.tell(owner, move |core| step(core, &group, &topic));
 }
 
 fn store(core: &Rc<Core>, group: &Text, topic: &Text, commit: (QueueId, QueueOffset, Option<QueueOffset>)) {
@@ -83,16 +73,9 @@ fn store(core: &Rc<Core>, group: &Text, topic: &Text, commit: (QueueId, QueueOff
 /// queue's owner and costs a look at a number while there are no resets.
 pub(crate) fn take_reset(core: &Rc<Core>, group: &Text, topic: &Text, queue: QueueId) -> Option<u64> {
     let to = core.groups.resets.borrow_mut().take(group, topic, queue)?;
-    let owner = core.placement.core_of_group(group);
-    let (group, topic) = (group.clone(), topic.clone());
-    let told = move |core: &Rc<Core>| {
-        core.groups.change_known(&group, |group| group.offsets.reset_told(&topic, queue));
-    };
-    if owner == core.id {
-        told(core);
-    } else {
-        core.mesh.send(owner, Parcel::Run(Box::new(told)));
-    }
+    at_owner(core, group, topic, move |core, group, topic| {
+        core.groups.change_known(group, |group| group.offsets.reset_told(topic, queue));
+    });
     Some(to.0)
 }
 

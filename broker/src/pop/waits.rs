@@ -19,7 +19,6 @@ use runtime::sync::{OnceReceiver, OnceSender, once};
 use transport::ConnectionId;
 
 use crate::core::Core;
-use crate::parcel::Parcel;
 
 /// Pops that wait with connections of one core. Beyond it a pop that finds nothing is answered at once, as too many.
 const WAITING_MAX: usize = 100_000;
@@ -129,10 +128,10 @@ impl PopWaits {
             if !home.pops.waits.wake_here(name)
                 && let Some(next) = next
             {
-                home.mesh.send(from, Parcel::Run(Box::new(move |core| core.pops.waits.wake(core, next))));
+                home.tell(from, move |core| core.pops.waits.wake(core, next));
             }
         };
-        core.mesh.send(name.connection.core, Parcel::Run(Box::new(wake)));
+        core.tell(name.connection.core, wake);
         None
     }
 
@@ -228,17 +227,12 @@ pub(crate) fn pass_on(core: &Rc<Core>, interest: Interest) {
     let (owners, interest) = (interest.owners(core), Arc::new(interest));
     for owner in owners {
         let interest = interest.clone();
-        let wake = move |core: &Rc<Core>| {
+        core.tell(owner, move |core| {
             for (topic, queue) in &interest.topics {
                 let (topic, group) = (topic.clone(), Some(interest.group.clone()));
                 core.pops.waits.wake(core, Cause { topic, queue: *queue, tags_code: None, group });
             }
-        };
-        if owner == core.id {
-            wake(core);
-        } else {
-            core.mesh.send(owner, Parcel::Run(Box::new(wake)));
-        }
+        });
     }
 }
 
@@ -284,12 +278,8 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.core.pops.waits.waiting.borrow_mut().remove(&self.parked.name);
         for owner in &self.owners {
-            if *owner == self.core.id {
-                self.core.pops.waits.leave(&self.parked);
-            } else {
-                let parked = self.parked.clone();
-                self.core.mesh.send(*owner, Parcel::Run(Box::new(move |core| core.pops.waits.leave(&parked))));
-            }
+            let parked = self.parked.clone();
+            self.core.tell(*owner, move |core| core.pops.waits.leave(&parked));
         }
     }
 }
