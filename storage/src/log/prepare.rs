@@ -12,7 +12,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use runtime::file;
+use runtime::file::{self, Pace};
 
 use super::Log;
 use super::segment::Segment;
@@ -202,7 +202,8 @@ impl Log {
         let limit = (start + STEP_BYTES.min(self.prepare_ahead())).min(segment.limit);
         let direct = segment.direct.clone();
         let (from, to) = (start - segment.start, limit - segment.start);
-        runtime::blocking(move || direct.zero(from, to)).await.context("prepare", &segment.path)?;
+        let pace = if self.is_urgent() { Pace::Quick } else { Pace::Gentle };
+        runtime::blocking(move || direct.zero(from, to, pace)).await.context("prepare", &segment.path)?;
         assert!(self.prepared.get() == start, "one task prepares, yet the frontier moved from {start}");
         self.prepared.set(limit);
         self.counts.borrow_mut().prepared_bytes += limit - start;

@@ -12,7 +12,7 @@ use runtime::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
 
 /// Bytes of a slab, and the most that one write takes.
 pub(crate) const SLAB_BYTES: usize = 4 << 20;
-/// Slabs kept to be filled next. More are given back to the system.
+/// Slabs kept to be filled next: a write that comes late leaves one. More are given back to the system.
 const FREE_SLABS_MAX: usize = 2;
 
 struct Sealed {
@@ -57,6 +57,11 @@ impl TailCache {
 
     pub(crate) fn slab_bytes(&self) -> usize {
         self.slab_bytes
+    }
+
+    /// Whether another slab would exceed the budget.
+    fn is_full(&self) -> bool {
+        self.bytes() + self.slab_bytes as u64 > self.budget_bytes
     }
 
     /// Whether the next slab should be got now: the last is half full, and none is free.
@@ -126,9 +131,10 @@ impl TailCache {
         self.start = next_start;
     }
 
-    /// Gives up the oldest slabs while the budget is exceeded; only those that end at or in front of `written_block`.
+    /// Gives up the oldest slabs while the budget is exceeded, and keeps the oldest to be filled next where another would
+    /// exceed it; only those that end at or in front of `written_block`.
     pub(crate) fn trim(&mut self, written_block: u64) {
-        while self.bytes() > self.budget_bytes {
+        while self.bytes() > self.budget_bytes || (self.is_full() && self.free.len() < FREE_SLABS_MAX) {
             let Some(oldest) = self.sealed.front() else { return };
             if oldest.start + oldest.slice.len() as u64 > written_block {
                 return;
@@ -215,5 +221,21 @@ mod tests {
         cache.trim(0);
         assert_eq!(cache.oldest(), before, "what is not written stays");
         assert!(before > 0);
+    }
+
+    #[test]
+    fn a_full_cache_fills_its_oldest_slabs_again_and_asks_for_no_memory() {
+        const SLAB: u64 = BLOCK_BYTES as u64;
+        let mut cache = TailCache::new(0, b"", SLAB, 4 * SLAB).expect("memory");
+        let mut asked = 0;
+        for number in 0..400_u64 {
+            if cache.wants_slab() {
+                asked += 1;
+                cache.add_free(SlabWriter::allocate(SLAB as usize).expect("memory"));
+            }
+            cache.push(1000, |target| target.fill(number as u8));
+            cache.trim(cache.end() / SLAB * SLAB);
+        }
+        assert_eq!((asked, cache.bytes()), (3, 4 * SLAB));
     }
 }
