@@ -10,11 +10,27 @@ pub fn java_string_hash(text: &str) -> i32 {
 
 /// FNV-1a, 64 bits, with a final mix: decides for the life of a store which log holds a queue.
 pub fn stable_hash(text: &str) -> u64 {
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    mixed ^ (mixed >> 33)
+    StableHash::of(text).finish()
+}
+
+/// The same of texts that follow each other, for who has many that begin alike.
+#[derive(Clone, Copy, Debug)]
+pub struct StableHash(u64);
+
+impl StableHash {
+    pub fn of(text: &str) -> StableHash {
+        StableHash(0xcbf2_9ce4_8422_2325).then(text)
+    }
+
+    #[must_use]
+    pub fn then(self, text: &str) -> StableHash {
+        StableHash(text.bytes().fold(self.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)))
+    }
+
+    pub fn finish(self) -> u64 {
+        let mixed = (self.0 ^ (self.0 >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        mixed ^ (mixed >> 33)
+    }
 }
 
 #[cfg(test)]
@@ -33,5 +49,6 @@ mod tests {
     #[test]
     fn stable_hashes_stay() {
         assert_eq!(stable_hash(""), 0xecba_3df2_c338_3c52);
+        assert_eq!(StableHash::of("to").then("").then("pic").finish(), stable_hash("topic"));
     }
 }

@@ -7,6 +7,6 @@ mod hash;
 mod number;
 mod random;
 
-pub use hash::{java_string_hash, stable_hash};
+pub use hash::{StableHash, java_string_hash, stable_hash};
 pub use number::{CoreId, LogId, LogOffset, Millis, PhysicalOffset, QueueId, QueueOffset};
 pub use random::Random;

@@ -138,11 +138,6 @@ impl Responder {
         self.deliver(core, outgoing);
     }
 
-    /// What a reply to the request repeats.
-    pub(crate) fn opaque(&self) -> i32 {
-        self.opaque
-    }
-
     fn deliver(&self, core: &Rc<Core>, outgoing: Option<Outgoing>) {
         if let Some(trip) = &self.trip {
             core.stages.processed(trip);

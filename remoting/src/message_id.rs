@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use base::{Millis, PhysicalOffset};
+use bytes::BufMut;
 use thiserror::Error;
 
 const ID_V4_BYTES: usize = 4 + 4 + 8;
@@ -27,16 +28,14 @@ pub struct OffsetId {
 
 impl OffsetId {
     /// Appends the id to `out`.
-    pub fn write_to(&self, out: &mut String) {
+    pub fn write_to(&self, out: &mut impl BufMut) {
         push_ip(self.host.ip(), out);
         push_hex(u64::from(self.host.port()), 4, out);
         push_hex(self.physical_offset.0, 8, out);
     }
 
     pub fn encode(&self) -> String {
-        let mut out = String::with_capacity(2 * ID_V6_BYTES);
-        self.write_to(&mut out);
-        out
+        hex_text(|out| self.write_to(out))
     }
 
     /// Reads an id in either case.
@@ -71,13 +70,13 @@ pub struct UniqueIdSource {
 impl UniqueIdSource {
     /// An id for a message made now; `counter` differs for those of one millisecond.
     pub fn id(&self, now: Millis, counter: u16) -> String {
-        let mut out = String::with_capacity(2 * ID_V6_BYTES);
-        push_ip(self.ip, &mut out);
-        push_hex(u64::from(self.process_id), 2, &mut out);
-        push_hex(u64::from(self.process_hash), 4, &mut out);
-        push_hex(ms_of_month(now), 4, &mut out);
-        push_hex(u64::from(counter), 2, &mut out);
-        out
+        hex_text(|out| {
+            push_ip(self.ip, out);
+            push_hex(u64::from(self.process_id), 2, out);
+            push_hex(u64::from(self.process_hash), 4, out);
+            push_hex(ms_of_month(now), 4, out);
+            push_hex(u64::from(counter), 2, out);
+        })
     }
 }
 
@@ -96,7 +95,13 @@ fn ms_of_month(now: Millis) -> u64 {
     day_of_month * DAY_MS + now.0 % DAY_MS
 }
 
-fn push_ip(ip: IpAddr, out: &mut String) {
+fn hex_text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::with_capacity(2 * ID_V6_BYTES);
+    write(&mut out);
+    String::from_utf8(out).expect("only digits are written")
+}
+
+fn push_ip(ip: IpAddr, out: &mut impl BufMut) {
     match ip.to_canonical() {
         IpAddr::V4(ip) => push_hex(u64::from(u32::from(ip)), 4, out),
         IpAddr::V6(ip) => {
@@ -108,11 +113,9 @@ fn push_ip(ip: IpAddr, out: &mut String) {
 }
 
 /// Appends the lower `bytes` bytes of a number.
-fn push_hex(number: u64, bytes: u32, out: &mut String) {
-    for digit in (0..2 * bytes).rev() {
-        let value = (number >> (4 * digit) & 0xf) as usize;
-        out.push(char::from(b"0123456789ABCDEF"[value]));
-    }
+fn push_hex(number: u64, bytes: usize, out: &mut impl BufMut) {
+    let digits: [u8; 16] = std::array::from_fn(|at| b"0123456789ABCDEF"[(number >> (60 - 4 * at) & 0xf) as usize]);
+    out.put_slice(&digits[16 - 2 * bytes..]);
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {

@@ -76,33 +76,60 @@ pub const BORN_HOST: &str = "__BORNHOST";
 
 /// Names and values in the order they are written.
 pub fn parse(properties: &str) -> impl Iterator<Item = (&str, &str)> {
-    entries(properties).filter_map(split_entry)
+    walk(properties).filter(Entry::exists).map(|entry| (entry.name, entry.value))
+}
+
+/// What stands between two ends of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    pub name: &'a str,
+    pub value: &'a str,
+    /// There is one [`NAME_END`], with something on both sides.
+    pub is_clean: bool,
+}
+
+impl Entry<'_> {
+    /// Whether readers see it. A second [`NAME_END`] belongs to the value.
+    pub fn exists(&self) -> bool {
+        !self.name.is_empty() && !self.value.is_empty()
+    }
+}
+
+/// All entries, whether readers see them or not, each byte looked at once: this runs for each message.
+pub fn walk(properties: &str) -> impl Iterator<Item = Entry<'_>> {
+    const ENDS: [u8; 2] = [NAME_END as u8, VALUE_END as u8];
+    let mut rest = Some(properties);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end_of_name = position_of(text.as_bytes(), ENDS).filter(|at| text.as_bytes()[*at] == NAME_END as u8);
+        let Some(end_of_name) = end_of_name else {
+            let (name, behind) = first_and_rest(text, VALUE_END);
+            rest = behind;
+            return Some(Entry { name, value: "", is_clean: false });
+        };
+        let (name, behind) = (&text[..end_of_name], &text[end_of_name + 1..]);
+        let end = position_of(behind.as_bytes(), ENDS);
+        let is_alone = end.is_none_or(|at| behind.as_bytes()[at] == VALUE_END as u8);
+        let (value, next) = match end {
+            Some(at) if is_alone => (&behind[..at], Some(&behind[at + 1..])),
+            _ => first_and_rest(behind, VALUE_END),
+        };
+        rest = next;
+        Some(Entry { name, value, is_clean: is_alone && !name.is_empty() && !value.is_empty() })
+    })
 }
 
 /// The value of `name`; of several, the last, which is what a reader that fills a map ends up with.
 pub fn get<'a>(properties: &'a str, name: &str) -> Option<&'a str> {
-    // The name is compared before the entry is taken apart: most entries are somebody else's.
-    let values = entries(properties).filter_map(|entry| {
-        let rest = entry.strip_prefix(name)?.strip_prefix(NAME_END)?;
-        split_entry(entry).map(|_| rest)
-    });
-    values.last()
+    parse(properties).filter(|entry| entry.0 == name).last().map(|entry| entry.1)
 }
 
 /// The values of several names, as [`get`] finds each, in one walk. A name has no separators in it, and stands once.
 pub fn get_all<'a, N: AsRef<str>>(properties: &'a str, names: &[N], values: &mut [Option<&'a str>]) {
     values.fill(None);
-    for entry in entries(properties) {
-        for (name, value) in names.iter().zip(values.iter_mut()) {
-            let name = name.as_ref();
-            // Nearly always the separator is elsewhere: that is seen without a comparison of texts.
-            if entry.as_bytes().get(name.len()) == Some(&(NAME_END as u8)) && entry.starts_with(name) {
-                let found = &entry[name.len() + 1..];
-                if !found.is_empty() {
-                    *value = Some(found);
-                }
-                break;
-            }
+    for (name, value) in parse(properties) {
+        if let Some(at) = names.iter().position(|wanted| wanted.as_ref() == name) {
+            values[at] = Some(value);
         }
     }
 }
@@ -111,11 +138,11 @@ pub fn get_all<'a, N: AsRef<str>>(properties: &'a str, names: &[N], values: &mut
 /// is left.
 pub fn without(properties: &str, names: &[&str]) -> String {
     let mut kept = String::with_capacity(properties.len() + 1);
-    for entry in entries(properties) {
-        if split_entry(entry).is_some_and(|(name, _)| !names.contains(&name)) {
-            kept.push_str(entry);
-            kept.push(VALUE_END);
-        }
+    for (name, value) in parse(properties).filter(|(name, _)| !names.contains(name)) {
+        kept.push_str(name);
+        kept.push(NAME_END);
+        kept.push_str(value);
+        kept.push(VALUE_END);
     }
     kept
 }
@@ -175,36 +202,13 @@ impl Builder {
     }
 }
 
-/// All that stands between the separators, whether readers see it or not.
-pub fn entries(properties: &str) -> impl Iterator<Item = &str> {
-    // Not `str::split`, which takes several times as long on short texts; this runs for each message.
-    let mut rest = Some(properties);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let (entry, behind) = match split_at(text, VALUE_END) {
-            Some((entry, behind)) => (entry, Some(behind)),
-            None => (text, None),
-        };
-        rest = behind;
-        Some(entry)
-    })
-}
-
-/// What stands in front of the first [`NAME_END`] of an entry, and what behind it.
-pub fn name_and_value(entry: &str) -> Option<(&str, &str)> {
-    split_at(entry, NAME_END)
-}
-
-/// The texts in front of and behind the first separator, which is a character of one byte.
-fn split_at(text: &str, separator: char) -> Option<(&str, &str)> {
-    let at = position_of(text.as_bytes(), [separator as u8])?;
-    Some((&text[..at], &text[at + 1..]))
-}
-
-/// Name and value, unless the entry is one that does not exist. A second 0x01 belongs to the value.
-fn split_entry(entry: &str) -> Option<(&str, &str)> {
-    let (name, value) = name_and_value(entry)?;
-    (!name.is_empty() && !value.is_empty()).then_some((name, value))
+/// The texts in front of and behind the first separator, which is a character of one byte. Not `str::split_once`, which
+/// takes several times as long on short texts.
+fn first_and_rest(text: &str, separator: char) -> (&str, Option<&str>) {
+    match position_of(text.as_bytes(), [separator as u8]) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    }
 }
 
 #[cfg(test)]
@@ -218,6 +222,24 @@ mod tests {
         assert_eq!(parse(SAMPLE).collect::<Vec<_>>(), [("KEYS", "k1 k2"), ("TAGS", "a"), ("TAGS", "b")]);
         assert_eq!(parse("").count(), 0);
         assert_eq!(parse("a\u{1}b").collect::<Vec<_>>(), [("a", "b")], "the last 0x02 may be missing");
+    }
+
+    #[test]
+    fn a_walk_tells_clean_entries_from_others() {
+        let seen: Vec<_> = walk("a\u{1}b\u{2}\u{1}x\u{2}bare\u{2}E\u{1}\u{2}t\u{1}u\u{1}v\u{2}\u{2}z\u{1}y").collect();
+        let told: Vec<_> = seen.iter().map(|entry| (entry.name, entry.value, entry.is_clean, entry.exists())).collect();
+        assert_eq!(
+            told,
+            [
+                ("a", "b", true, true),
+                ("", "x", false, false),
+                ("bare", "", false, false),
+                ("E", "", false, false),
+                ("t", "u\u{1}v", false, true),
+                ("", "", false, false),
+                ("z", "y", true, true),
+            ]
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use log::{
 pub use options::{
     CacheBytes, DamageCall, FlushPolicy, LogFolders, LogOptions, Progress, ProgressCall, SEGMENT_BYTES_MIN,
 };
-pub use queue::{Bound, Entry, Found, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
+pub use queue::{Bound, Entry, Found, Indexed, LogRange, Queue, QueueRead, QueueRef, ReadLimits, key_hash};
 pub use recovery::{Damage, RecoveryReport};
 pub use resized::Resized;
 pub use scan::Seen;

@@ -22,8 +22,8 @@ use base::{LogOffset, QueueId, QueueOffset};
 
 pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder, begins_extent};
 pub(crate) use chunks::Chunks;
-pub use entry::{Entry, key_hash};
-pub(crate) use entry::{Indexed, KeyEntry};
+pub use entry::{Entry, Indexed, key_hash};
+pub(crate) use entry::{KeyEntry, KeyHash};
 pub(crate) use extent::{CACHED_ENTRIES_BYTES_MAX, Extent, Extents};
 pub use read::{Found, LogRange, QueueRead, ReadLimits};
 pub use search_time::Bound;
@@ -36,6 +36,7 @@ pub type QueueRef = Rc<Queue>;
 
 pub struct Queue {
     topic: Arc<str>,
+    key_hash: KeyHash,
     id: QueueId,
     /// In the order of their offsets; all in front of `active`.
     runs: RefCell<VecDeque<Run>>,
@@ -67,6 +68,7 @@ struct StoredPlace {
 impl Queue {
     pub(crate) fn new(topic: Arc<str>, id: QueueId, first: u64, extents: Rc<Extents>) -> Queue {
         Queue {
+            key_hash: KeyHash::in_topic(&topic),
             topic,
             id,
             runs: RefCell::new(VecDeque::new()),
@@ -80,6 +82,11 @@ impl Queue {
 
     pub fn topic(&self) -> &str {
         &self.topic
+    }
+
+    /// Hashes of keys of its topic.
+    pub(crate) fn key_hash(&self) -> KeyHash {
+        self.key_hash
     }
 
     pub(crate) fn topic_shared(&self) -> &Arc<str> {

@@ -74,9 +74,21 @@ impl Log {
         draft: &RecordDraft<'_>,
         now: Millis,
     ) -> Result<Ticket, AppendError> {
+        self.append_indexed(queue, draft, &Indexed::of(draft.properties), now)
+    }
+
+    /// As [`Log::append`] for who knows what the properties say.
+    pub fn append_indexed(
+        self: &Rc<Log>,
+        queue: &QueueRef,
+        draft: &RecordDraft<'_>,
+        indexed: &Indexed<'_>,
+        now: Millis,
+    ) -> Result<Ticket, AppendError> {
+        debug_assert_eq!(*indexed, Indexed::of(draft.properties), "what {:?} says", draft.properties);
         let bytes = record::record_bytes(draft);
         self.make_place(bytes as u64)?;
-        let ticket = self.put(&self.alive(queue), draft, bytes, now);
+        let ticket = self.put(&self.alive(queue), draft, indexed, bytes, now);
         self.was_appended();
         Ok(Ticket { accepted: Stamp::now(), ..ticket })
     }
@@ -103,7 +115,8 @@ impl Log {
         let total: u64 = records.iter().map(|(_, draft)| record::record_bytes(draft) as u64).sum();
         self.make_place(total)?;
         let put = |(queue, draft): &(&QueueRef, &RecordDraft<'_>)| {
-            self.put(&self.alive(queue), draft, record::record_bytes(draft), now)
+            let indexed = Indexed::of(draft.properties);
+            self.put(&self.alive(queue), draft, &indexed, record::record_bytes(draft), now)
         };
         let mut tickets: Vec<Ticket> = records.iter().map(put).collect();
         self.was_appended();
@@ -225,7 +238,14 @@ impl Log {
         self.segment_limit.set(limit + self.options.segment_bytes);
     }
 
-    fn put(self: &Rc<Log>, queue: &QueueRef, draft: &RecordDraft<'_>, bytes: usize, now: Millis) -> Ticket {
+    fn put(
+        self: &Rc<Log>,
+        queue: &QueueRef,
+        draft: &RecordDraft<'_>,
+        indexed: &Indexed<'_>,
+        bytes: usize,
+        now: Millis,
+    ) -> Ticket {
         assert!(
             draft.topic == queue.topic() && draft.queue_id == queue.id(),
             "a record of {} {} for the queue {} {}",
@@ -256,14 +276,13 @@ impl Log {
             self.unwritten_ends.borrow_mut().push_back(end);
         }
         queue.advance_next(1);
-        let indexed = Indexed::of(draft.properties);
         let mut key_count = 0;
         {
             let mut keys = self.pending_keys.borrow_mut();
             let mut counts = self.counts.borrow_mut();
             counts.appended_records += 1;
             counts.appended_bytes += bytes as u64;
-            indexed.key_hashes(&mut counts.scratch, draft.topic, |hash| {
+            indexed.key_hashes(queue.key_hash(), |hash| {
                 keys.push_back(hash);
                 key_count += 1;
             });

@@ -25,8 +25,6 @@ pub(super) struct Counts {
     pub(super) extents_repaired: u64,
     pub(super) extent_failure: Option<StorageError>,
     pub(super) damages: Vec<Damage>,
-    /// The text of a key, used again for each record.
-    pub(super) scratch: String,
 }
 
 /// The state of a log at one moment. Offsets are bytes from the beginning of the log, counters hold since it was opened.

@@ -8,7 +8,7 @@ use base::{LogId, LogOffset, QueueId};
 use remoting::record::RecordView;
 
 use super::chunks::Chunks;
-use super::entry::{Entry, Indexed, KeyEntry};
+use super::entry::{Entry, Indexed, KeyEntry, KeyHash};
 use super::extent_file::{CHUNK_COUNT, ContentRun, ExtentContent, ExtentFile, StoredRun};
 
 /// A growing run of one queue.
@@ -77,7 +77,6 @@ pub(crate) struct IndexBuilder {
     runs: BTreeMap<(Arc<str>, u32), Vec<RunBuilder>>,
     keys: Chunks<KeyEntry>,
     is_empty: bool,
-    scratch: String,
 }
 
 /// Whether a record at `offset` begins another extent than the one that began at `start` and has records: extents are
@@ -88,14 +87,7 @@ pub(crate) fn begins_extent(start: u64, offset: u64, extent_bytes: u64) -> bool 
 
 impl IndexBuilder {
     pub(crate) fn new(log: LogId, start: u64) -> IndexBuilder {
-        IndexBuilder {
-            log,
-            start,
-            runs: BTreeMap::new(),
-            keys: Chunks::default(),
-            is_empty: true,
-            scratch: String::new(),
-        }
+        IndexBuilder { log, start, runs: BTreeMap::new(), keys: Chunks::default(), is_empty: true }
     }
 
     /// Goes on with an extent that was stored before it had all its records. Blocks.
@@ -151,7 +143,7 @@ impl IndexBuilder {
             }
         }
         let keys = &mut self.keys;
-        indexed.key_hashes(&mut self.scratch, view.topic(), |hash| {
+        indexed.key_hashes(KeyHash::in_topic(view.topic()), |hash| {
             keys.push(KeyEntry { hash, offset: offset.0, store_timestamp_ms });
         });
         self.is_empty = false;

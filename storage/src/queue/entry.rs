@@ -1,6 +1,6 @@
 //! What is derived from a record: its entry in a queue and its keys.
 
-use base::{LogOffset, java_string_hash, stable_hash};
+use base::{LogOffset, StableHash, java_string_hash};
 use remoting::name::TIMER_TOPIC;
 use remoting::properties;
 use remoting::record::sys_flag;
@@ -32,9 +32,9 @@ pub(crate) struct KeyEntry {
     pub(crate) store_timestamp_ms: u64,
 }
 
-/// What of a record's properties is derived, found in one pass: this runs for each message appended.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Indexed<'a> {
+/// What of a record's properties is derived. Who walks through them anyway gathers it on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Indexed<'a> {
     tags: Option<&'a str>,
     keys: Option<&'a str>,
     unique_key: Option<&'a str>,
@@ -42,19 +42,25 @@ pub(crate) struct Indexed<'a> {
 }
 
 impl<'a> Indexed<'a> {
-    pub(crate) fn of(text: &'a str) -> Indexed<'a> {
+    pub fn of(text: &'a str) -> Indexed<'a> {
         let mut indexed = Indexed::default();
-        // Of several entries with one name the last counts.
-        for (name, value) in properties::parse(text) {
-            match name {
-                properties::TAGS => indexed.tags = Some(value),
-                properties::KEYS => indexed.keys = Some(value),
-                properties::UNIQUE_KEY => indexed.unique_key = Some(value),
-                properties::TIMER_OUT_MS => indexed.due_ms = Some(value),
-                _ => {}
-            }
-        }
+        properties::parse(text).for_each(|(name, value)| indexed.take(name, value));
         indexed
+    }
+
+    /// The next property. Of several with one name the last counts.
+    pub fn take(&mut self, name: &str, value: &'a str) {
+        match name {
+            properties::TAGS => self.tags = Some(value),
+            properties::KEYS => self.keys = Some(value),
+            properties::UNIQUE_KEY => self.unique_key = Some(value),
+            properties::TIMER_OUT_MS => self.due_ms = Some(value),
+            _ => {}
+        }
+    }
+
+    pub fn unique_key(&self) -> Option<&'a str> {
+        self.unique_key
     }
 
     /// The tags code of a record of this topic with these flags.
@@ -69,27 +75,30 @@ impl<'a> Indexed<'a> {
     }
 
     /// The hashes of all keys: the unique key, and each of the keys.
-    pub(crate) fn key_hashes(&self, scratch: &mut String, topic: &str, mut each: impl FnMut(u64)) {
-        if let Some(unique_key) = self.unique_key {
-            each(hash_in(scratch, topic, unique_key));
-        }
+    pub(crate) fn key_hashes(&self, topic: KeyHash, each: impl FnMut(u64)) {
         let keys = self.keys.unwrap_or_default().split(properties::KEY_SEPARATOR);
-        keys.filter(|key| !key.is_empty()).for_each(|key| each(hash_in(scratch, topic, key)));
+        let keys = self.unique_key.into_iter().chain(keys.filter(|key| !key.is_empty()));
+        keys.map(|key| topic.of(key)).for_each(each);
     }
 }
 
 /// The hash under which a key of a topic is found.
 pub fn key_hash(topic: &str, key: &str) -> u64 {
-    hash_in(&mut String::with_capacity(topic.len() + 1 + key.len()), topic, key)
+    KeyHash::in_topic(topic).of(key)
 }
 
-/// As [`key_hash`], with a text that is used again and again.
-fn hash_in(scratch: &mut String, topic: &str, key: &str) -> u64 {
-    scratch.clear();
-    scratch.push_str(topic);
-    scratch.push('#');
-    scratch.push_str(key);
-    stable_hash(scratch)
+/// [`key_hash`] of keys of one topic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyHash(StableHash);
+
+impl KeyHash {
+    pub(crate) fn in_topic(topic: &str) -> KeyHash {
+        KeyHash(StableHash::of(topic).then("#"))
+    }
+
+    fn of(self, key: &str) -> u64 {
+        self.0.then(key).finish()
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +114,7 @@ mod tests {
         let last_counts = Indexed::of("TAGS\u{1}a\u{2}TAGS\u{1}消息\u{2}").tags_code("T", 0);
         assert_eq!(last_counts, i64::from(java_string_hash("消息")));
         let mut hashes = Vec::new();
-        Indexed::of(text).key_hashes(&mut String::new(), "T", |hash| hashes.push(hash));
+        Indexed::of(text).key_hashes(KeyHash::in_topic("T"), |hash| hashes.push(hash));
         assert_eq!(hashes, [key_hash("T", "u"), key_hash("T", "a"), key_hash("T", "b")]);
     }
 

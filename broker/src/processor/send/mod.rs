@@ -206,7 +206,7 @@ async fn store_one(
     let properties = core.additions().stored(&header.properties, &known, || made.insert(core.unique_key()).clone())?;
     let draft = draft(core, header, queue, request.peer, &request.command.body, &properties);
     let ticket = put(core, topic, &draft, due, known.waits_for_flush).await?;
-    let unique_key = made.or_else(|| known.unique_key.map(str::to_owned));
+    let unique_key = made.or_else(|| known.unique_key().map(str::to_owned));
     let recall_handle = recall_handle(core, &header.topic, due, unique_key.as_deref());
     Ok(Stored { recall_handle, ..Stored::of(core, queue, &[ticket], unique_key) })
 }
@@ -370,10 +370,10 @@ fn unsafe_end(error: &StorageError) -> Refusal {
 impl Stored {
     /// Of messages that have just reached what their sender was promised.
     fn of(core: &Core, queue: QueueId, tickets: &[Ticket], unique_key: Option<String>) -> Stored {
-        let mut message_ids = String::new();
+        let mut message_ids = Vec::new();
         for ticket in tickets {
             if !message_ids.is_empty() {
-                message_ids.push(',');
+                message_ids.push(b',');
             }
             let id = OffsetId { host: core.advertised(), physical_offset: ticket.physical_offset };
             id.write_to(&mut message_ids);
@@ -382,7 +382,7 @@ impl Stored {
         Stored {
             queue,
             queue_offset: tickets[0].queue_offset,
-            message_ids,
+            message_ids: String::from_utf8(message_ids).expect("ids are digits"),
             unique_key,
             recall_handle: None,
             accepted: last.accepted,

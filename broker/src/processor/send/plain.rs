@@ -3,7 +3,6 @@
 
 use std::rc::Rc;
 
-use base::QueueId;
 use remoting::code::{RequestCode, ResponseCode};
 use remoting::header::send::SendMessage;
 use remoting::message_id::OffsetId;
@@ -32,9 +31,9 @@ pub(super) fn send(core: &Rc<Core>, call: Call) -> Option<Call> {
 
 /// A message that is appended and not safe yet.
 struct Stored {
-    queue: QueueId,
     ticket: Ticket,
-    unique_key: String,
+    /// What its sender is told once it is.
+    reply: Vec<u8>,
     waits_for_flush: bool,
 }
 
@@ -57,26 +56,35 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     }
     let mut made = None;
     let make = || made.insert(core.unique_key()).clone();
-    let properties = core.additions().stored(header.properties, &known, make).ok()?;
+    let additions = core.additions();
+    let properties = additions.stored(header.properties, &known, make).ok()?;
     let draft = draft(core, &header, queue, request.peer, &request.command.body, &properties);
     let log = core.log_of_topic_queue(&topic, queue);
     if log.is_waited_for() {
         return None;
     }
-    let ticket = log.append(&log.queue(header.topic, queue), &draft, clock::now_ms()).ok()?;
+    let indexed = known.indexed(&properties, made.as_deref());
+    let ticket = log.append_indexed(&log.queue(header.topic, queue), &draft, &indexed, clock::now_ms()).ok()?;
     core.stats.sent(&topic, queue, 1, record_bytes(&ticket));
-    let unique_key =
-        made.or_else(|| known.unique_key.map(str::to_owned)).expect("a message without an id was given one");
-    Some(Stored { queue, ticket, unique_key, waits_for_flush: known.waits_for_flush })
+    let unique_key = known.unique_key().or(made.as_deref()).expect("a message without an id was given one");
+    let host = core.advertised();
+    let mut reply = ReplyWriter::new(ResponseCode::SUCCESS);
+    reply.offset_id("msgId", OffsetId { host, physical_offset: ticket.physical_offset });
+    reply.number("queueId", i64::from(queue.0));
+    reply.number("queueOffset", ticket.queue_offset.0 as i64);
+    reply.text("transactionId", unique_key);
+    reply.fields(&additions.reply);
+    let reply = reply.finish(request.command.opaque);
+    Some(Stored { ticket, reply, waits_for_flush: known.waits_for_flush })
 }
 
 impl Stored {
     /// Answers when the sender has what it was promised. Nothing about the message changes from here on.
     fn answer_when_safe(self, core: &Rc<Core>, mut responder: Responder) {
-        let reply = self.reply(core, responder.opaque());
-        let mark = mark_of(self.ticket.flush_policy(), self.waits_for_flush);
+        let Stored { ticket, reply, waits_for_flush } = self;
+        let mark = mark_of(ticket.flush_policy(), waits_for_flush);
         if let Some(trip) = responder.trip() {
-            trip.pass(Stage::Append, self.ticket.accepted);
+            trip.pass(Stage::Append, ticket.accepted);
         }
         let core = core.clone();
         let answer = move |outcome: Result<WriteTimes, StorageError>| match outcome {
@@ -89,19 +97,6 @@ impl Stored {
             }
             Err(error) => responder.answer(&core, Ok(super::refused_answer(&core, unsafe_end(&error)))),
         };
-        self.ticket.when_reached(mark, answer);
-    }
-
-    fn reply(&self, core: &Core, opaque: i32) -> Vec<u8> {
-        let config = core.config();
-        let id = OffsetId { host: core.advertised(), physical_offset: self.ticket.physical_offset };
-        let mut reply = ReplyWriter::new(ResponseCode::SUCCESS);
-        reply.text("msgId", &id.encode());
-        reply.number("queueId", i64::from(self.queue.0));
-        reply.number("queueOffset", self.ticket.queue_offset.0 as i64);
-        reply.text("transactionId", &self.unique_key);
-        reply.text(super::REGION, &config.identity.region);
-        reply.text(super::TRACE_ON, if config.topics.trace_on { "true" } else { "false" });
-        reply.finish(opaque)
+        ticket.when_reached(mark, answer);
     }
 }

@@ -6,6 +6,8 @@ use remoting::properties::{
     PROPERTIES_BYTES_MAX, SHARDING_KEY, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS,
     TRACE_ON, TRANSACTION_PREPARED, UNIQUE_KEY, VALUE_END, WAIT_STORE,
 };
+use remoting::reply::ReplyFields;
+use storage::Indexed;
 
 use crate::call::Refusal;
 use crate::delay::Wish;
@@ -13,8 +15,9 @@ use crate::delay::Wish;
 /// What the broker wants to know of a message's properties, found in one walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known<'a> {
-    pub(crate) unique_key: Option<&'a str>,
     pub(crate) wish: Wish<'a>,
+    /// What the log derives of them, unless they are unclean.
+    indexed: Indexed<'a>,
     pub(crate) is_transaction: bool,
     /// False when the sender does not want to wait for the flush.
     pub(crate) waits_for_flush: bool,
@@ -35,12 +38,11 @@ impl<'a> Known<'a> {
             known.is_unclean = !properties.is_empty();
             return known;
         }
-        for entry in properties::entries(text) {
-            match properties::name_and_value(entry) {
-                Some((name, value)) if !name.is_empty() && !value.is_empty() && !value.contains(NAME_END) => {
-                    known.take(name, value);
-                }
-                _ => known.is_unclean = true,
+        for entry in properties::walk(text) {
+            if entry.is_clean {
+                known.take(entry.name, entry.value);
+            } else {
+                known.is_unclean = true;
             }
         }
         known.is_unclean |= known.loses_priority();
@@ -62,9 +64,28 @@ impl<'a> Known<'a> {
         self.asked_priority.is_some_and(|asked| asked >= 0) && self.is_of_another_kind()
     }
 
+    pub(crate) fn unique_key(&self) -> Option<&'a str> {
+        self.indexed.unique_key()
+    }
+
+    /// What the log derives of the properties as they are stored, with the id that was given where there was none.
+    pub(crate) fn indexed<'b>(&self, stored: &'b str, given: Option<&'b str>) -> Indexed<'b>
+    where
+        'a: 'b,
+    {
+        if self.is_unclean {
+            return Indexed::of(stored);
+        }
+        let mut indexed = self.indexed;
+        if let Some(given) = given {
+            indexed.take(UNIQUE_KEY, given);
+        }
+        indexed
+    }
+
     fn take(&mut self, name: &str, value: &'a str) {
+        self.indexed.take(name, value);
         match name {
-            UNIQUE_KEY => self.unique_key = Some(value),
             WAIT_STORE => self.waits_for_flush = !value.eq_ignore_ascii_case("false"),
             DELAY_LEVEL => self.wish.level = Some(value),
             TIMER_DELAY_SECONDS => self.wish.delay_seconds = Some(value),
@@ -81,10 +102,12 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What the broker adds to every message.
+/// What the broker adds to every message, and to what it tells of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Additions {
     text: String,
+    /// What every sender is told.
+    pub(super) reply: ReplyFields,
 }
 
 impl Additions {
@@ -93,7 +116,8 @@ impl Additions {
         push(&mut text, MSG_REGION, region);
         push(&mut text, TRACE_ON, if trace_on { "true" } else { "false" });
         push(&mut text, CLUSTER, cluster);
-        Additions { text }
+        let reply = ReplyFields::new(&[(MSG_REGION, region), (TRACE_ON, if trace_on { "true" } else { "false" })]);
+        Additions { text, reply }
     }
 
     /// The properties as they are stored. `unique_key` is added when the message has none.
@@ -121,7 +145,7 @@ impl Additions {
                 stored.push(VALUE_END);
             }
         }
-        if known.unique_key.is_none() {
+        if known.unique_key().is_none() {
             push(&mut stored, UNIQUE_KEY, &unique_key());
         }
         stored.push_str(&self.text);
@@ -211,7 +235,7 @@ mod tests {
     fn what_the_broker_acts_on_is_found() {
         let known = Known::of("WAIT\u{1}false\u{2}DELAY\u{1}3\u{2}TRAN_MSG\u{1}true\u{2}UNIQ_KEY\u{1}U\u{2}");
         assert!(!known.waits_for_flush && known.is_transaction);
-        assert_eq!((known.wish.level, known.unique_key), (Some("3"), Some("U")));
+        assert_eq!((known.wish.level, known.unique_key()), (Some("3"), Some("U")));
         assert!(Known::of("").waits_for_flush);
     }
 }
