@@ -82,7 +82,7 @@ fn out_folder(asked: Option<&PathBuf>, plan: &Plan) -> PathBuf {
 
 /// Ctrl-C ends a run and keeps what was measured; a second one ends the process at once.
 fn stop_on_signals() -> Result<Arc<StopSignal>, BenchError> {
-    let stop = StopSignal::new().map_err(BenchError::Executor)?;
+    let stop = StopSignal::new();
     runtime::process::stop_on_signals(stop.clone()).map_err(BenchError::Executor)?;
     Ok(stop)
 }

@@ -309,7 +309,7 @@ mod tests {
         };
         let runs = [run(), run()];
         let identities = [Identity::default(), Identity::default()];
-        let error = begin_both(&runs, &folders, &identities, &StopSignal::new().unwrap()).err().unwrap();
+        let error = begin_both(&runs, &folders, &identities, &StopSignal::new()).err().unwrap();
         let record = StoredRun::read(&folders[0]).unwrap().record;
         assert_eq!((&record["state"], &record["cause"]), (&"failed".into(), &error.to_string().into()));
     }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use runtime::buffer::prefetch;
 use runtime::net::Accepted;
 use transport::{ConnectionId, Outgoing, Trip};
 
@@ -20,6 +21,21 @@ pub(crate) struct Reply {
     pub(crate) outgoing: Option<Outgoing>,
     /// Of a request whose stages are measured.
     pub(crate) trip: Option<Trip>,
+}
+
+impl Parcel {
+    /// Has its memory brought over from the other core before it is read, all of it at once and not line by line.
+    pub(crate) fn prefetch(&self) {
+        match self {
+            Parcel::Call(call) => {
+                let fields = &call.request.command.fields;
+                prefetch(fields.places());
+                fields.bytes().into_iter().for_each(prefetch);
+            }
+            Parcel::Reply(Reply { outgoing: Some(outgoing), .. }) => prefetch(outgoing.head()),
+            _ => {}
+        }
+    }
 }
 
 /// One thing sent from core to core.

@@ -146,7 +146,7 @@ pub fn run(launch: Launch) -> Result<(), BrokerError> {
         ended,
     };
     let boot = Arc::new(boot);
-    let ends = mesh::ends::<Parcel>(cores).map_err(|source| BrokerError::System { what: "no mesh", source })?;
+    let ends = mesh::ends::<Parcel>(cores);
     let seeds = ends.into_iter().map(|end| (end, boot.clone())).collect();
     let running = Cores::start(seeds, "broker", |_, (end, boot)| run_core(end, boot))
         .map_err(|source| BrokerError::System { what: "the cores do not start", source })?;
@@ -163,7 +163,7 @@ async fn run_core(end: MeshEnd<Parcel>, boot: Arc<Boot>) {
     let limits =
         Limits { idle_time_max: Duration::from_millis(boot.config.network.idle_ms_max.0), ..Limits::default() };
     assert!(core.server.set(Server::new(core.id, service, limits)).is_ok(), "a core has one server");
-    start_inbox(&core, &boot);
+    start_inbox(&core);
     let opened = open_logs(&core, &boot).await;
     core.opened(opened);
     if core.id == TABLES_CORE {
@@ -175,15 +175,11 @@ async fn run_core(end: MeshEnd<Parcel>, boot: Arc<Boot>) {
     }
 }
 
-fn start_inbox(core: &Rc<Core>, boot: &Arc<Boot>) {
-    let (core, boot) = (core.clone(), boot.clone());
-    runtime::spawn(async move {
-        let handling = core.clone();
-        let outcome = core.mesh.clone().run(move |from, parcel| dispatch::parcel(&handling, from, parcel)).await;
-        if let Err(source) = outcome {
-            let _ = boot.ended.send(Err(BrokerError::System { what: "no bell for a core", source }));
-        }
-    });
+fn start_inbox(core: &Rc<Core>) {
+    let handling = core.clone();
+    runtime::spawn(
+        core.mesh.clone().run(Parcel::prefetch, move |from, parcel| dispatch::parcel(&handling, from, parcel)),
+    );
 }
 
 async fn open_logs(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<Vec<RecoveryReport>, StorageError> {
@@ -279,7 +275,7 @@ async fn lead(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError> {
     let registration = core.tables().registration.clone();
     registration.start(core).await;
     banner::print(core, boot, &reports);
-    boot.stop.asked().await.map_err(|source| BrokerError::System { what: "no bell for the stop", source })?;
+    boot.stop.asked().await;
     shut_down(core, boot).await
 }
 

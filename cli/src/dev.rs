@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &DevArguments, began: Instant) -> Result<(), Failur
             .with_fix("name one that this user may write to with --dir")
     })?;
     // A bell wakes one core, so the nameserver has one of its own and stops when the broker has.
-    let nameserver_stop = StopSignal::new().map_err(system_failure("make a bell"))?;
+    let nameserver_stop = StopSignal::new();
     let (told, ready) = channel();
     let (config, address) = (Config::in_folder(&arguments.dir), arguments.namesrv_listen);
     let serving = {

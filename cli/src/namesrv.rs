@@ -60,7 +60,7 @@ pub(crate) async fn serve(
     let nameserver =
         Nameserver::start(config, listener).await.map_err(|error| Failure::new(Exit::Store, error.to_string()))?;
     ready(nameserver.local_address());
-    stop.asked().await.map_err(system_failure("wait for a signal"))?;
+    stop.asked().await;
     nameserver.stop().await;
     Ok(())
 }

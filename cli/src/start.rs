@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 /// A stop that SIGTERM and SIGINT ask for, and as many open files as the process may have. To be called before any
 /// thread is started.
 pub(crate) fn stop_signal() -> Result<Arc<StopSignal>, Failure> {
-    let stop = StopSignal::new().map_err(system_failure("make a bell"))?;
+    let stop = StopSignal::new();
     runtime::process::stop_on_signals(stop.clone()).map_err(system_failure("wait for signals"))?;
     if let Err(error) = runtime::process::raise_open_files_limit() {
         print_warnings([format!("the limit of open files cannot be raised: {error}")]);

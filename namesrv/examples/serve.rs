@@ -32,12 +32,12 @@ fn serve() -> Result<(), Failure> {
         config.set(key, value)?;
     }
     let address = address.parse()?;
-    let stop = StopSignal::new()?;
+    let stop = StopSignal::new();
     stop_on_signals(stop.clone())?;
     let run = |stop: Arc<StopSignal>| async move {
         let nameserver = Nameserver::start(config, Listener::bind(address)?).await?;
         println!("{}", nameserver.local_address());
-        stop.asked().await?;
+        stop.asked().await;
         nameserver.stop().await;
         Ok::<(), Failure>(())
     };

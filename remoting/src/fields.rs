@@ -113,6 +113,17 @@ impl Fields {
         self.entries.len()
     }
 
+    /// The bytes in which the fields lie: the whole frame they came in, body included, and what lies beside it. For who
+    /// wants them close before they are read.
+    pub fn bytes(&self) -> [&[u8]; 2] {
+        [&self.frame, self.own.as_bytes()]
+    }
+
+    /// The list of where each lies, for the same.
+    pub fn places(&self) -> &[impl Sized + use<>] {
+        &self.entries
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

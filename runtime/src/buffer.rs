@@ -193,6 +193,18 @@ impl AsRef<[u8]> for SlabSlice {
     }
 }
 
+/// Asks the processor to bring memory close that is about to be read, from another core's cache mostly.
+#[inline]
+pub fn prefetch<T>(values: &[T]) {
+    const LINE_BYTES: usize = 64;
+    #[cfg(target_arch = "x86_64")]
+    for at in (0..size_of_val(values)).step_by(LINE_BYTES) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint; it reads nothing that the program could see, and faults nowhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().cast::<i8>().wrapping_add(at)) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -14,12 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use base::CoreId;
 use crossbeam_queue::ArrayQueue;
 
-use crate::wake::{Bell, Listener};
+use crate::wake::Bell;
 
 /// Parcels a lane takes. Beyond it parcels wait with the sender.
 const LANE_PARCELS_MAX: usize = 1024;
 /// Parcels handled in one go before others on the core have their turn.
 const PARCELS_AT_ONCE: usize = 64;
+/// Parcels taken out of a lane together, so that their memory comes from the other core while the first is handled.
+const PARCELS_READY: usize = 8;
 
 struct Lane<M> {
     parcels: ArrayQueue<M>,
@@ -42,20 +43,20 @@ pub struct Mesh<M> {
 }
 
 /// Makes the lanes between `count` cores.
-pub fn ends<M: Send + 'static>(count: u16) -> io::Result<Vec<MeshEnd<M>>> {
+pub fn ends<M: Send + 'static>(count: u16) -> Vec<MeshEnd<M>> {
     let cores = usize::from(count);
     let lane = || Arc::new(Lane { parcels: ArrayQueue::new(LANE_PARCELS_MAX), held_back: AtomicBool::new(false) });
     // lanes[from][to]; the lane to oneself is never used, a core calls itself directly.
     let lanes: Vec<Vec<Arc<Lane<M>>>> = (0..cores).map(|_| (0..cores).map(|_| lane()).collect()).collect();
-    let bells = (0..cores).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
-    Ok((0..cores)
+    let bells: Vec<_> = (0..cores).map(|_| Bell::new()).collect();
+    (0..cores)
         .map(|core| MeshEnd {
             here: CoreId(core as u16),
             lanes_out: lanes[core].clone(),
             lanes_in: lanes.iter().map(|from| from[core].clone()).collect(),
             bells: bells.clone(),
         })
-        .collect())
+        .collect()
 }
 
 impl<M: Send + 'static> MeshEnd<M> {
@@ -99,27 +100,33 @@ impl<M: Send + 'static> Mesh<M> {
         self.held_back.borrow().iter().map(VecDeque::len).sum()
     }
 
-    /// Handles what other cores send, for ever. `handle` must not block; what takes longer it spawns.
-    pub async fn run(self: Rc<Self>, mut handle: impl FnMut(CoreId, M)) -> io::Result<()> {
-        let listener = Listener::new(self.end.bells[usize::from(self.end.here.0)].clone())?;
+    /// Handles what other cores send, for ever. `handle` must not block; what takes longer it spawns. `ready` sees each parcel
+    /// some parcels before that.
+    pub async fn run(self: Rc<Self>, mut ready: impl FnMut(&M), mut handle: impl FnMut(CoreId, M)) {
+        let mut taken = Vec::with_capacity(PARCELS_READY);
+        let bell = &self.end.bells[usize::from(self.end.here.0)];
         loop {
-            let handled = self.handle_some(&mut handle);
+            let handled = self.handle_some(&mut taken, &mut ready, &mut handle);
             self.send_held_back();
             if handled > 0 {
                 crate::yield_if_needed().await;
             } else {
-                listener.wait(|| self.nothing_to_do()).await;
+                bell.rung(|| self.nothing_to_do()).await;
             }
         }
     }
 
-    fn handle_some(&self, handle: &mut impl FnMut(CoreId, M)) -> usize {
+    fn handle_some(&self, taken: &mut Vec<M>, ready: &mut impl FnMut(&M), handle: &mut impl FnMut(CoreId, M)) -> usize {
         let mut handled = 0;
         for (from, lane) in self.end.lanes_in.iter().enumerate() {
-            for _ in 0..PARCELS_AT_ONCE {
-                let Some(parcel) = lane.parcels.pop() else { break };
-                handle(CoreId(from as u16), parcel);
-                handled += 1;
+            for _ in 0..PARCELS_AT_ONCE / PARCELS_READY {
+                taken.extend(std::iter::from_fn(|| lane.parcels.pop()).take(PARCELS_READY));
+                if taken.is_empty() {
+                    break;
+                }
+                handled += taken.len();
+                taken.iter().for_each(&mut *ready);
+                taken.drain(..).for_each(|parcel| handle(CoreId(from as u16), parcel));
             }
             fence(Ordering::SeqCst);
             if lane.held_back.load(Ordering::Relaxed) && lane.held_back.swap(false, Ordering::SeqCst) {
@@ -185,7 +192,7 @@ mod tests {
     #[test]
     fn flooded_lanes_lose_nothing_and_keep_order() {
         const PARCELS: u64 = 50_000;
-        let cores = Cores::start(ends::<u64>(2).expect("bells"), "mesh", move |core, end| async move {
+        let cores = Cores::start(ends::<u64>(2), "mesh", move |core, end| async move {
             let mesh = end.join();
             let peer = CoreId(1 - core.0);
             let next = Rc::new(Cell::new(0));
@@ -200,7 +207,7 @@ mod tests {
                         all.notify();
                     }
                 };
-                inbox.run(handle).await.expect("a bell");
+                inbox.run(|_| (), handle).await;
             });
             for number in 0..PARCELS {
                 mesh.send(peer, number);
@@ -220,7 +227,7 @@ mod tests {
     #[test]
     fn a_sleeping_core_wakes_for_every_parcel() {
         const ROUNDS: u64 = 20_000;
-        let cores = Cores::start(ends::<u64>(2).expect("bells"), "wake", move |core, end| async move {
+        let cores = Cores::start(ends::<u64>(2), "wake", move |core, end| async move {
             let mesh = end.join();
             let done = Rc::new(Notify::new());
             let (inbox, back, ended) = (mesh.clone(), mesh.clone(), done.clone());
@@ -233,7 +240,7 @@ mod tests {
                         ended.notify();
                     }
                 };
-                inbox.run(handle).await.expect("a bell");
+                inbox.run(|_| (), handle).await;
             });
             if core.0 == 0 {
                 mesh.send(CoreId(1), 0);

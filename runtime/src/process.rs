@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
-use crate::wake::{Bell, Listener};
+use crate::wake::Bell;
 
 /// Told from a foreign thread that the process shall stop; one core waits for it.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    pub fn new() -> io::Result<Arc<StopSignal>> {
-        Ok(Arc::new(StopSignal { bell: Bell::new()?, asked: AtomicU32::new(0) }))
+    pub fn new() -> Arc<StopSignal> {
+        Arc::new(StopSignal { bell: Bell::new(), asked: AtomicU32::new(0) })
     }
 
     /// Asks for a stop. Returns how often it was asked before.
@@ -34,12 +34,10 @@ impl StopSignal {
     }
 
     /// Waits, on the one core that may, until a stop was asked for.
-    pub async fn asked(&self) -> io::Result<()> {
-        let listener = Listener::new(self.bell.clone())?;
+    pub async fn asked(&self) {
         while !self.is_asked() {
-            listener.wait(|| !self.is_asked()).await;
+            self.bell.rung(|| !self.is_asked()).await;
         }
-        Ok(())
     }
 }
 

@@ -21,7 +21,8 @@ use crate::buffer::{BLOCK_BYTES, SlabSlice, SlabWriter};
 use crate::clock::Stamp;
 use crate::file::{DirectFile, PIECE_BYTES};
 use crate::flush::FlushKind;
-use crate::reactor::{self, EventWait, Outcome};
+use crate::reactor::glommio::EventWait;
+use crate::reactor::{self, Outcome};
 
 /// Entries of a ring beside glommio: a write and its flush for each log of the core, reads of its pieces, and flushes by
 /// timer. Each chain is handed over as it is pushed; more chains at once than half of this are a fault of ours.
@@ -274,7 +275,7 @@ impl OwnRing {
         let ring = IoUring::builder().setup_coop_taskrun().build(RING_ENTRIES)?;
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
         ring.submitter().register_eventfd(event.as_raw_fd())?;
-        let watch = EventWait::new(event.as_raw_fd())?;
+        let watch = EventWait::new(&event)?;
         let own = Rc::new(OwnRing { ring: RefCell::new(ring), operations: RefCell::default(), event });
         let completed = Rc::downgrade(&own);
         crate::spawn(async move {

@@ -1,64 +1,50 @@
-//! Waking a core from outside of it: an eventfd which the core's reactor reads.
+//! Waking a task of a core from outside of it.
 //!
-//! Whoever has something for a core publishes it first and rings then. A core that is awake is not rung: it says when
-//! it is about to sleep and looks once more after saying so, so nothing published is missed.
+//! Whoever has something for the task publishes it first and rings then. The task says when it is about to wait and looks
+//! once more after saying so, so nothing published is missed; and while it does not wait nobody wakes it. Its core is
+//! interrupted only if it sleeps: one that is awake looks at its woken tasks each turn.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::Poll;
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
+use atomic_waker::AtomicWaker;
 
-use crate::reactor::EventWait;
-
-/// The bell of one core; shared by all who may ring it.
-#[derive(Debug)]
+/// The bell of one task; shared by all who may ring it.
+#[derive(Debug, Default)]
 pub(crate) struct Bell {
-    event: EventFd,
-    sleeping: AtomicBool,
+    waits: AtomicBool,
+    waker: AtomicWaker,
 }
 
 impl Bell {
-    pub(crate) fn new() -> std::io::Result<Arc<Bell>> {
-        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?;
-        Ok(Arc::new(Bell { event, sleeping: AtomicBool::new(false) }))
+    pub(crate) fn new() -> Arc<Bell> {
+        Arc::default()
     }
 
-    /// Wakes the listener if it sleeps. Call after publishing.
+    /// Wakes the task if it waits. Call after publishing.
     pub(crate) fn ring(&self) {
         fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::SeqCst) {
-            self.event.write(1).expect("an eventfd counter far below its limit takes a write");
+        if self.waits.load(Ordering::Relaxed) && self.waits.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
         }
     }
 
-    pub(crate) fn raw(&self) -> RawFd {
-        self.event.as_raw_fd()
-    }
-}
-
-/// The core's side of its bell.
-pub(crate) struct Listener {
-    bell: Arc<Bell>,
-    event: EventWait,
-}
-
-impl Listener {
-    /// Binds the bell to the reactor of the current core.
-    pub(crate) fn new(bell: Arc<Bell>) -> std::io::Result<Listener> {
-        let event = EventWait::new(bell.raw())?;
-        Ok(Listener { bell, event })
-    }
-
-    /// Waits until the bell rings, unless `idle` says that something was published meanwhile.
-    pub(crate) async fn wait(&self, idle: impl FnOnce() -> bool) {
-        self.bell.sleeping.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if !idle() {
-            self.bell.sleeping.store(false, Ordering::SeqCst);
-            return;
-        }
-        self.event.rung().await.expect("an eventfd can be read");
-        self.bell.sleeping.store(false, Ordering::SeqCst);
+    /// Waits until the bell rings, unless `idle` says that something was published meanwhile. One task waits at a time.
+    pub(crate) async fn rung(&self, idle: impl FnOnce() -> bool) {
+        let mut idle = Some(idle);
+        poll_fn(|context| {
+            self.waker.register(context.waker());
+            if let Some(idle) = idle.take() {
+                self.waits.store(true, Ordering::SeqCst);
+                fence(Ordering::SeqCst);
+                if !idle() {
+                    self.waits.store(false, Ordering::SeqCst);
+                }
+            }
+            if self.waits.load(Ordering::SeqCst) { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
     }
 }

@@ -44,6 +44,11 @@ impl Outgoing {
         Outgoing { trip, ..self }
     }
 
+    /// The piece that leads the frame.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.head.len() + self.parts.iter().map(Part::bytes).sum::<usize>()
     }

@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd};
 use std::time::Duration;
 
 use glommio::io::BufferedFile;
 use glommio::{
     Latency, LocalExecutorBuilder, Placement, PoolPlacement, Shares, TaskQueueHandle, executor, spawn_local_into,
 };
+use nix::sys::eventfd::EventFd;
 
 use super::tick::take_ticks;
 use crate::core::Share;
@@ -82,14 +83,24 @@ pub(super) async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send 
     executor().spawn_blocking(call).await
 }
 
-pub(super) fn file(descriptor: OwnedFd) -> BufferedFile {
-    // SAFETY: the descriptor is open and its ownership passes to the file.
-    unsafe { BufferedFile::from_raw_fd(descriptor.into_raw_fd()) }
+/// An eventfd that a core on glommio waits for.
+pub(crate) struct EventWait {
+    file: BufferedFile,
 }
 
-pub(super) async fn read_event(file: &BufferedFile) -> io::Result<()> {
-    const COUNTER_BYTES: usize = 8;
-    let read = file.read_at(0, COUNTER_BYTES).await?;
-    assert!(read.len() == COUNTER_BYTES, "an eventfd read gives its counter");
-    Ok(())
+impl EventWait {
+    /// Waits on a duplicate of `event`.
+    pub(crate) fn new(event: &EventFd) -> io::Result<EventWait> {
+        let duplicate = event.as_fd().try_clone_to_owned()?;
+        // SAFETY: the descriptor is open and its ownership passes to the file.
+        Ok(EventWait { file: unsafe { BufferedFile::from_raw_fd(duplicate.into_raw_fd()) } })
+    }
+
+    /// Waits until the eventfd was written to, and resets it.
+    pub(crate) async fn rung(&self) -> io::Result<()> {
+        const COUNTER_BYTES: usize = 8;
+        let read = self.file.read_at(0, COUNTER_BYTES).await?;
+        assert!(read.len() == COUNTER_BYTES, "an eventfd read gives its counter");
+        Ok(())
+    }
 }

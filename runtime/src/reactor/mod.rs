@@ -3,7 +3,7 @@
 //! There are two. `ring` is our own, one io_uring a core; it is the default. `glommio` runs the same crates on glommio,
 //! for comparison. All above this module sees the functions here only.
 
-mod glommio;
+pub(crate) mod glommio;
 mod pool;
 mod ring;
 mod tick;
@@ -11,7 +11,7 @@ mod tick;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -148,34 +148,4 @@ pub(crate) fn turn_began() -> Option<Instant> {
 
 pub(crate) fn is_ring() -> bool {
     turning() == Reactor::Ring
-}
-
-/// An eventfd that this core waits for.
-pub(crate) struct EventWait {
-    #[expect(dead_code, reason = "keeps the descriptor open for the ring's waits")]
-    descriptor: Option<OwnedFd>,
-    raw: RawFd,
-    file: Option<::glommio::io::BufferedFile>,
-}
-
-impl EventWait {
-    /// Waits on a duplicate of `event`.
-    pub(crate) fn new(event: RawFd) -> io::Result<EventWait> {
-        // SAFETY: `event` is an open descriptor of the caller for the time of this call.
-        let duplicate = unsafe { BorrowedFd::borrow_raw(event) }.try_clone_to_owned()?;
-        Ok(match turning() {
-            Reactor::Ring => EventWait { raw: duplicate.as_raw_fd(), descriptor: Some(duplicate), file: None },
-            Reactor::Glommio => {
-                EventWait { raw: duplicate.as_raw_fd(), descriptor: None, file: Some(glommio::file(duplicate)) }
-            }
-        })
-    }
-
-    /// Waits until the eventfd was written to, and resets it.
-    pub(crate) async fn rung(&self) -> io::Result<()> {
-        match &self.file {
-            Some(file) => glommio::read_event(file).await,
-            None => ring::read_event(self.raw).await,
-        }
-    }
 }

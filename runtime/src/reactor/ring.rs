@@ -538,14 +538,3 @@ pub(super) async fn ready(descriptor: RawFd, readiness: Readiness) -> io::Result
         _ => Ok(()),
     }
 }
-
-pub(super) async fn read_event(descriptor: RawFd) -> io::Result<()> {
-    let counter = Box::new(Cell::new(0_u64));
-    let target = counter.as_ptr().cast::<u8>();
-    let read = opcode::Read::new(types::Fd(descriptor), target, 8).build();
-    let outcomes = submit(&[read], counter).await;
-    match outcomes[0].result {
-        error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
-        _ => Ok(()),
-    }
-}
