@@ -52,6 +52,14 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Bytes {
     Bytes::from(out)
 }
 
+/// As [`encode`], for files.
+///
+/// # Panics
+/// As [`encode`].
+pub fn encode_text<T: Serialize + ?Sized>(value: &T) -> String {
+    String::from_utf8(encode(value).into()).expect("JSON is UTF-8")
+}
+
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -1,26 +1,129 @@
-//! Small durable tables: a text that is replaced as a whole and survives a crash at any instant.
+//! Small durable tables: a text that is replaced as a whole, or added to, and survives a crash at any instant.
 //!
 //! A file holds one line `ringmq-table 1 GENERATION CRC32 BYTES`, then the text. The newest generation is `NAME`, the
 //! one before it `NAME.bak`, and the one that is being written `NAME.new`. A reader takes the newest that is whole: what
 //! was written survives the end of the process at once, and a loss of power when the disk has taken it, which may be seconds
 //! later on a busy one. When files are there but none is whole, that is damage and an error, never an empty table.
+//!
+//! Behind the text may come changes, each a line `CRC32 CHANGE`, and empty lines: room that was written before it was
+//! needed, since a flush of 200 bytes then takes 0.1 ms, where one that makes the file longer took 0.5 to 2.7 ms, and a
+//! replacement of a small table 4 ms. A line that is not whole is what a crash left of a change that nobody was told of, if
+//! it is the last one. What a change means is the caller's.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::ballast;
 use crate::file::{read_whole, sync_folder};
 
 const MAGIC: &str = "ringmq-table 1";
+/// Room for changes is made in such steps.
+const ROOM_BYTES: usize = 64 << 10;
+/// A table is replaced when its changes have outgrown its text, and are more than so much.
+const CHANGES_BYTES_MIN: u64 = 256 << 10;
 
 /// A table's text with its generation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     pub generation: u64,
     pub text: String,
-    /// Set when the newest file was damaged and this is the generation before it.
+    /// What came to the text, in order.
+    pub changes: Vec<String>,
+    /// Set when the newest file was damaged: this is the generation before it with its changes, or lacks a change.
     pub fell_back: bool,
+}
+
+/// The one who writes a table. All of it blocks.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    generation: u64,
+    /// Of the newest generation, if this writer made it. A table of before may end with half a change.
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// Where the next change goes, and where the room for changes ends.
+    next: u64,
+    limit: u64,
+    /// From here on the table is to be replaced.
+    full: u64,
+}
+
+impl Writer {
+    /// `generation` is that of the newest file, 0 without one.
+    pub fn new(path: PathBuf, generation: u64) -> Writer {
+        Writer { path, generation, open: None }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a change can be added. If not, the table must be replaced by one that has the change.
+    pub fn can_add(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether the table has grown so much by changes that it is to be replaced, which costs as much as there is in it.
+    pub fn is_full(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.next >= open.full)
+    }
+
+    /// Replaces the table, as [`write`] does.
+    ///
+    /// # Errors
+    /// When it cannot be written; the table before it is still there.
+    pub fn replace(&mut self, text: &str) -> io::Result<()> {
+        self.open = None;
+        write(&self.path, self.generation + 1, text)?;
+        self.generation += 1;
+        let file = File::options().write(true).open(&self.path).map_err(|error| of_file(&self.path, &error))?;
+        let end = file.metadata()?.len();
+        self.open = Some(Open { file, next: end, limit: end, full: end + CHANGES_BYTES_MIN.max(text.len() as u64) });
+        Ok(())
+    }
+
+    /// Adds a change, a text without line breaks. When this returns, it survives a loss of power.
+    ///
+    /// # Errors
+    /// When it cannot be written. The table must be replaced then.
+    ///
+    /// # Panics
+    /// When no change can be added.
+    pub fn add(&mut self, change: &str) -> io::Result<()> {
+        assert!(!change.contains('\n'), "a change is one line: {change:?}");
+        let mut open = self.open.take().expect("the table was replaced before");
+        // The line break in front ends what the text or a crash left open.
+        let line = format!("\n{:08X} {change}\n", crc32fast::hash(change.as_bytes()));
+        match open.write(line.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && ballast::spend_for(&self.path) => {
+                open.write(line.as_bytes())
+            }
+            outcome => outcome,
+        }
+        .map_err(|error| of_file(&self.path, &error))?;
+        self.open = Some(open);
+        Ok(())
+    }
+}
+
+impl Open {
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let end = self.next + line.len() as u64;
+        while self.limit < end {
+            self.file.write_all_at(&[b'\n'; ROOM_BYTES], self.limit)?;
+            self.limit += ROOM_BYTES as u64;
+        }
+        self.file.write_all_at(line, self.next)?;
+        self.file.sync_data()?;
+        self.next = end;
+        Ok(())
+    }
 }
 
 /// Reads a table; `None` when it was never written.
@@ -43,7 +146,11 @@ fn read_settled(path: &Path) -> io::Result<Option<Stored>> {
     match (read_one(path), read_one(&backup_path(path))) {
         (Ok(Some(newest)), _) => Ok(Some(newest)),
         (Ok(None), Ok(None)) => Ok(None),
-        (_, Ok(Some(stored))) => Ok(Some(Stored { fell_back: true, ..stored })),
+        (_, Ok(Some(mut stored))) => {
+            // The damage may be in the text alone.
+            stored.changes.extend(parse_changes(&read_whole(path)?.unwrap_or_default()).0);
+            Ok(Some(Stored { fell_back: true, ..stored }))
+        }
         (Err(error), _) | (Ok(None), Err(error)) => Err(error),
     }
 }
@@ -117,9 +224,26 @@ fn parse(bytes: &[u8]) -> Option<Stored> {
     let generation = words.next()?.parse().ok()?;
     let crc = u32::from_str_radix(words.next()?, 16).ok()?;
     let length: usize = words.next()?.parse().ok()?;
-    let text = bytes.get(end + 1..)?;
-    (text.len() == length && crc32fast::hash(text) == crc)
-        .then(|| Some(Stored { generation, text: String::from_utf8(text.to_vec()).ok()?, fell_back: false }))?
+    let (text, rest) = bytes[end + 1..].split_at_checked(length)?;
+    if crc32fast::hash(text) != crc {
+        return None;
+    }
+    let (changes, fell_back) = parse_changes(rest);
+    Some(Stored { generation, text: String::from_utf8(text.to_vec()).ok()?, changes, fell_back })
+}
+
+/// The changes among these lines, and whether one in front of others is damaged.
+fn parse_changes(bytes: &[u8]) -> (Vec<String>, bool) {
+    let lines: Vec<Option<String>> =
+        bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(parse_change).collect();
+    let damaged_at = lines.iter().position(Option::is_none);
+    let is_damaged = damaged_at.is_some_and(|at| lines[at..].iter().any(Option::is_some));
+    (lines.into_iter().flatten().collect(), is_damaged)
+}
+
+fn parse_change(line: &[u8]) -> Option<String> {
+    let (crc, change) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    (u32::from_str_radix(crc, 16).ok()? == crc32fast::hash(change.as_bytes())).then(|| change.to_owned())
 }
 
 #[cfg(test)]
@@ -161,6 +285,71 @@ mod tests {
             let error = write(&path, 2, "two").expect_err("it cannot be written").to_string();
             assert!(error.contains(name) && error.contains("move it away"), "{error}");
             assert!(is_there(&path));
+        }
+    }
+
+    #[test]
+    fn changes_come_to_the_text_until_it_is_replaced() {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        write(&path, 1, "zero").expect("written");
+        let mut writer = Writer::new(path.clone(), 1);
+        assert!(!writer.can_add(), "what another left may end anyhow");
+        writer.replace("one").expect("written");
+        let changes = ["a", "b c", "d é"];
+        for count in 0..changes.len() {
+            let stored = read(&path).expect("no error").expect("there");
+            assert_eq!((stored.generation, stored.text.as_str(), stored.fell_back), (2, "one", false));
+            assert_eq!(stored.changes, changes[..count]);
+            writer.add(changes[count]).expect("added");
+        }
+        let room = "x".repeat(ROOM_BYTES - 5);
+        let mut added: u64 = 0;
+        while !writer.is_full() {
+            writer.add(&room).expect("added");
+            added += 1;
+        }
+        assert_eq!(added, CHANGES_BYTES_MIN / ROOM_BYTES as u64);
+        writer.replace("two").expect("written");
+        writer.add("e").expect("added");
+        let stored = read(&path).expect("no error").expect("there");
+        assert_eq!((stored.generation, stored.text.as_str(), stored.changes), (3, "two", vec!["e".to_owned()]));
+        let large = "y".repeat(CHANGES_BYTES_MIN as usize + 1);
+        writer.replace(&large).expect("written");
+        writer.add(&large[100..]).expect("added");
+        assert!(!writer.is_full(), "it may double");
+    }
+
+    /// All that a crash or a disk can do to a file with changes.
+    #[test]
+    fn damaged_changes_are_told_unless_a_crash_explains_them() {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        let mut writer = Writer::new(path.clone(), 0);
+        writer.replace("[1]").expect("written");
+        writer.add("2").expect("added");
+        writer.replace("[1,2]").expect("written");
+        writer.add("33").expect("added");
+        writer.add("44").expect("added");
+        let whole = fs::read(&path).expect("read");
+        let place = |text: &str| whole.windows(text.len()).position(|bytes| bytes == text.as_bytes()).expect("there");
+        let with = |at: usize, byte: u8| {
+            let mut bytes = whole.clone();
+            bytes[at] = byte;
+            fs::write(&path, bytes).expect("written");
+            let Stored { text, changes, fell_back, .. } = read(&path).expect("no error").expect("there");
+            (text, changes.join(" "), fell_back)
+        };
+        let is = |text: &str, changes: &str, fell_back| (text.to_owned(), changes.to_owned(), fell_back);
+        assert_eq!(with(0, b'r'), is("[1,2]", "33 44", false));
+        assert_eq!(with(place(" 44"), b'\n'), is("[1,2]", "33", false), "torn");
+        assert_eq!(with(place(" 33") + 1, b'9'), is("[1,2]", "44", true), "what follows counts");
+        assert_eq!(with(place("[1,2]"), b'9'), is("[1]", "2 33 44", true), "together they are all");
+        for cut in place(" 33")..place(" 44") + 20 {
+            fs::write(&path, &whole[..cut]).expect("cut");
+            let stored = read(&path).expect("no error").expect("there");
+            let count = if cut < place(" 33") + 3 { 0 } else { 1 + usize::from(cut >= place(" 44") + 3) };
+            assert_eq!((stored.changes.len(), stored.fell_back), (count, false), "cut at {cut}");
         }
     }
 

@@ -1,24 +1,25 @@
 //! The settings of groups: the table and its file on the tables' core, and what each core knows of it.
 //!
-//! [`GroupConfigOwner`] does all changes in batches: each batch is tried on a draft, stored, and published to every
+//! [`GroupConfigOwner`] does all changes in batches: each batch is tried on what it is about, stored, and published to every
 //! core; only then is it answered. A batch that cannot be stored changes nothing. [`GroupConfigs`] is a core's view,
 //! changed by publications alone.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use remoting::body::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
+use remoting::body::topic::DataVersion;
 use remoting::code::ResponseCode;
 use remoting::name;
 use remoting::text::Text;
-use runtime::{clock, table_file};
+use runtime::clock;
 
 use super::batches::Batches;
-use super::config_table::{ConfigChange, ConfigTable, Forbidden, Publication, READ_FORBIDDEN};
-use super::table_path::{TableError, TableFile, read_table};
+use super::config_table::{ConfigChange, ConfigTable, Forbidden, Publication, READ_FORBIDDEN, change_text};
+use super::table_path::{TableError, TableFile, TableWriter, read_table};
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
@@ -65,10 +66,8 @@ impl GroupConfigs {
 
 /// The table of groups and its writer; on the tables' core only.
 pub(crate) struct GroupConfigOwner {
-    path: PathBuf,
+    file: TableWriter,
     table: RefCell<ConfigTable>,
-    /// Of the newest file.
-    generation: Cell<u64>,
     changes: Batches<Vec<ConfigChange>>,
 }
 
@@ -82,7 +81,7 @@ impl GroupConfigOwner {
         let stored = read_table(&path, FILE).await?;
         let (generation, mut table) = match stored {
             Some(stored) => {
-                let table = ConfigTable::parse(&stored.text)
+                let table = ConfigTable::parse(&stored.text, &stored.changes)
                     .map_err(|error| TableError::new(&path, FILE, error.to_string()))?;
                 (stored.generation, table)
             }
@@ -90,9 +89,8 @@ impl GroupConfigOwner {
         };
         table.add_boot_groups();
         Ok(Rc::new(GroupConfigOwner {
-            path,
+            file: TableWriter::new(path, generation),
             table: RefCell::new(table),
-            generation: Cell::new(generation),
             changes: Batches::default(),
         }))
     }
@@ -100,7 +98,7 @@ impl GroupConfigOwner {
     /// Publishes all groups to all cores; before the first request.
     pub(crate) async fn start(&self, core: &Rc<Core>) {
         let publications = self.table.borrow().publications();
-        publish(core, publications).await;
+        publish(core, publications.into()).await;
     }
 
     /// The settings of a group, made with the usual ones where that is allowed. Any core may ask.
@@ -155,54 +153,66 @@ impl GroupConfigOwner {
             // A group that makes itself is used before it is stored: it would make itself again, and a client that has
             // just come waits for no disk.
             let make_themselves = changes.iter().all(|change| matches!(change, ConfigChange::Ensure(_)));
-            let mut draft = self.table.borrow().clone();
-            // Each pass over all groups is a turn of its own: messages go in between.
-            runtime::yield_now().await;
-            let publications = draft.apply(changes, clock::now_ms());
-            if publications.is_empty() {
+            let mut part = self.table.borrow().part(&changes);
+            let done = Done { publications: part.apply(changes, clock::now_ms()).into(), version: part.version() };
+            if done.publications.is_empty() {
                 batch.finish(&Ok(()));
             } else if make_themselves {
-                self.put_in_force(&core, draft, publications).await;
+                self.put_in_force(&core, &done).await;
                 batch.finish(&Ok(()));
-                runtime::yield_now().await;
-                let table = self.table.borrow().clone();
                 // What was not stored now is stored with the next change.
-                let _ = self.store(table).await;
+                let _ = self.store(&done).await;
             } else {
-                let outcome = self.store(draft.clone()).await;
+                let outcome = self.store(&done).await;
                 if outcome.is_ok() {
-                    self.put_in_force(&core, draft, publications).await;
+                    self.put_in_force(&core, &done).await;
                 }
                 batch.finish(&outcome);
+            }
+            if self.file.is_full() {
+                // Told where it fails, and nothing is lost by it.
+                let table = self.table.borrow().clone();
+                let _ = self.replace(table).await;
             }
         }
     }
 
-    /// # Errors
-    /// When it cannot be written, which is told to the log as well.
-    async fn store(&self, table: ConfigTable) -> Result<(), Refusal> {
-        let (path, generation) = (self.path.clone(), self.generation.get() + 1);
-        let written = runtime::blocking(move || {
-            let text = table.to_text();
-            table_file::write(&path, generation, std::str::from_utf8(&text).expect("JSON is UTF-8"))
-        });
-        if let Err(error) = written.await {
-            let remark = format!("groups cannot be stored in {}: {error}", self.path.display());
-            crate::log::warn(format_args!("{remark}"));
-            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+    async fn store(&self, done: &Done) -> Result<(), Refusal> {
+        if !self.file.can_add() {
+            let mut table = self.table.borrow().clone();
+            table.take(&done.publications, done.version);
+            return self.replace(table).await;
         }
-        self.generation.set(generation);
-        Ok(())
+        let (publications, version) = (done.publications.clone(), done.version);
+        self.told(self.file.write(move |file| file.add(&change_text(&publications, version))).await)
     }
 
-    async fn put_in_force(&self, core: &Rc<Core>, table: ConfigTable, publications: Vec<Publication>) {
-        publish(core, publications).await;
-        self.table.replace(table);
+    async fn replace(&self, table: ConfigTable) -> Result<(), Refusal> {
+        self.told(self.file.write(move |file| file.replace(&table.to_text())).await)
+    }
+
+    /// Tells the log when it could not be written.
+    fn told(&self, written: io::Result<()>) -> Result<(), Refusal> {
+        written.map_err(|error| {
+            let remark = format!("groups cannot be stored in {}: {error}", self.file.path().display());
+            crate::log::warn(format_args!("{remark}"));
+            Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
+        })
+    }
+
+    async fn put_in_force(&self, core: &Rc<Core>, done: &Done) {
+        publish(core, done.publications.clone()).await;
+        self.table.borrow_mut().take(&done.publications, done.version);
     }
 }
 
-async fn publish(core: &Rc<Core>, publications: Vec<Publication>) {
-    let publications: Arc<[Publication]> = publications.into();
+/// What a batch has done.
+struct Done {
+    publications: Arc<[Publication]>,
+    version: DataVersion,
+}
+
+async fn publish(core: &Rc<Core>, publications: Arc<[Publication]>) {
     core.on_each(move |core| {
         let publications = publications.clone();
         async move { publications.iter().for_each(|publication| core.group_configs.take(publication)) }

@@ -1,15 +1,15 @@
 //! The settings of all groups, and what may read what: pure changes and the text of `subscriptionGroup.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::Millis;
-use bytes::Bytes;
 use remoting::body::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use remoting::body::topic::DataVersion;
 use remoting::json::{self, JsonError};
 use remoting::name;
 use remoting::text::Text;
+use serde::{Deserialize, Serialize};
 
 /// The bit of a group's entry for a topic that forbids to read it: bit 2.
 pub(crate) const READ_FORBIDDEN: i32 = 1 << 2;
@@ -32,6 +32,17 @@ pub(crate) enum ConfigChange {
     },
 }
 
+impl ConfigChange {
+    fn group(&self) -> &Text {
+        match self {
+            ConfigChange::Put(config) => &config.group_name,
+            ConfigChange::Ensure(group) | ConfigChange::Remove(group) | ConfigChange::SetReadable { group, .. } => {
+                group
+            }
+        }
+    }
+}
+
 /// What every core must know of a change. Values are as they are now; `None` and empty: no more.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Publication {
@@ -39,6 +50,39 @@ pub(crate) enum Publication {
     Forbidden(Text, Arc<Forbidden>),
 }
 
+/// A change in the table's file. A group that may read everything again has an empty entry.
+#[derive(Serialize, Deserialize)]
+struct FileChange {
+    table: SubscriptionGroupTable,
+    removed: BTreeSet<Text>,
+}
+
+/// The text of what is published, as a change in the table's file.
+pub(crate) fn change_text(publications: &[Publication], version: DataVersion) -> String {
+    let mut change = FileChange {
+        table: SubscriptionGroupTable { data_version: version, ..SubscriptionGroupTable::default() },
+        removed: BTreeSet::new(),
+    };
+    let configs = &mut change.table.subscription_group_table;
+    for publication in publications {
+        match publication {
+            Publication::Config(group, Some(config)) => {
+                change.removed.remove(group);
+                configs.insert(group.clone(), (**config).clone());
+            }
+            Publication::Config(group, None) => {
+                configs.remove(group);
+                change.removed.insert(group.clone());
+            }
+            Publication::Forbidden(group, bits) => {
+                change.table.forbidden_table.insert(group.clone(), (**bits).clone());
+            }
+        }
+    }
+    json::encode_text(&change)
+}
+
+/// All groups, or those of them that some changes are about.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConfigTable {
     version: DataVersion,
@@ -47,12 +91,27 @@ pub(crate) struct ConfigTable {
 }
 
 impl ConfigTable {
-    /// Reads a text.
+    /// Reads a text and the changes behind it.
     ///
     /// # Errors
-    /// When it is not such a text.
-    pub(crate) fn parse(text: &str) -> Result<ConfigTable, JsonError> {
-        let body: SubscriptionGroupTable = json::decode(text.as_bytes())?;
+    /// When one of them is no such text.
+    pub(crate) fn parse(text: &str, changes: &[String]) -> Result<ConfigTable, JsonError> {
+        let mut body: SubscriptionGroupTable = json::decode(text.as_bytes())?;
+        for change in changes {
+            let FileChange { table, removed } = json::decode(change.as_bytes())?;
+            body.data_version = table.data_version;
+            body.subscription_group_table.extend(table.subscription_group_table);
+            for group in &removed {
+                body.subscription_group_table.remove(group);
+            }
+            for (group, topics) in table.forbidden_table {
+                if topics.is_empty() {
+                    body.forbidden_table.remove(&group);
+                } else {
+                    body.forbidden_table.insert(group, topics);
+                }
+            }
+        }
         let named = |(group, config): (Text, SubscriptionGroupConfig)| {
             (group.clone(), Arc::new(SubscriptionGroupConfig { group_name: group, ..config }))
         };
@@ -63,8 +122,35 @@ impl ConfigTable {
         })
     }
 
-    pub(crate) fn to_text(&self) -> Bytes {
-        json::encode(&self.to_body())
+    pub(crate) fn to_text(&self) -> String {
+        json::encode_text(&self.to_body())
+    }
+
+    pub(crate) fn version(&self) -> DataVersion {
+        self.version
+    }
+
+    /// What such changes are about, to try them on: it costs as much as there is in them, however many groups there are.
+    pub(crate) fn part(&self, changes: &[ConfigChange]) -> ConfigTable {
+        let mut part = ConfigTable { version: self.version, ..ConfigTable::default() };
+        for group in changes.iter().map(ConfigChange::group) {
+            part.configs.extend(self.configs.get(group).map(|config| (group.clone(), config.clone())));
+            part.forbidden.extend(self.forbidden.get(group).map(|bits| (group.clone(), bits.clone())));
+        }
+        part
+    }
+
+    /// Takes over what was done to a part.
+    pub(crate) fn take(&mut self, publications: &[Publication], version: DataVersion) {
+        self.version = version;
+        for publication in publications {
+            match publication.clone() {
+                Publication::Config(group, Some(config)) => drop(self.configs.insert(group, config)),
+                Publication::Config(group, None) => drop(self.configs.remove(&group)),
+                Publication::Forbidden(group, bits) if bits.is_empty() => drop(self.forbidden.remove(&group)),
+                Publication::Forbidden(group, bits) => drop(self.forbidden.insert(group, bits)),
+            }
+        }
     }
 
     pub(crate) fn to_body(&self) -> SubscriptionGroupTable {
@@ -200,7 +286,7 @@ mod tests {
         let forbidden = table.apply(vec![set(false)], Millis(1));
         assert_eq!(forbidden, [Publication::Forbidden(Text::from("g"), Arc::new([(Text::from("T"), 4)].into()))]);
         let text = table.to_text();
-        let again = ConfigTable::parse(std::str::from_utf8(&text).expect("text")).expect("a table");
+        let again = ConfigTable::parse(&text, &[]).expect("a table");
         assert_eq!(again.publications(), forbidden);
         assert_eq!(table.apply(vec![set(true)], Millis(2)), [Publication::Forbidden(Text::from("g"), Arc::default())]);
         assert!(table.forbidden.is_empty());
@@ -210,13 +296,38 @@ mod tests {
     fn the_text_of_the_peer_is_read() {
         let text = r#"{"dataVersion":{"counter":2,"stateVersion":0,"timestamp":5},"forbiddenTable":{},
             "subscriptionGroupTable":{"g":{"groupName":"g","retryMaxTimes":7,"groupRetryPolicy":{"type":"CUSTOMIZED"}}}}"#;
-        let mut table = ConfigTable::parse(text).expect("a table");
+        let mut table = ConfigTable::parse(text, &[]).expect("a table");
         assert_eq!(
             table.configs.get("g").map(|config| (config.retry_max_times, config.retry_queue_nums)),
             Some((7, 1))
         );
         table.add_boot_groups();
         assert_eq!(table.names().count(), 1 + name::BOOT_GROUPS.len());
-        assert!(ConfigTable::parse("{").is_err());
+        assert!(ConfigTable::parse("{", &[]).is_err());
+    }
+
+    #[test]
+    fn what_was_done_to_a_part_is_the_same_in_the_table_and_in_its_file() {
+        let name = |text: &str| Text::from(text);
+        let set = |group: &str, readable| ConfigChange::SetReadable { group: name(group), topic: name("T"), readable };
+        let mut whole = ConfigTable::default();
+        whole.add_boot_groups();
+        let (mut table, text) = (whole.clone(), whole.to_text());
+        let mut texts = Vec::new();
+        let batches = [
+            vec![ConfigChange::Ensure(name("a")), ConfigChange::Put(config("b", 3)), ConfigChange::Put(config("a", 4))],
+            vec![set("b", false), set("c", false), ConfigChange::Remove(name("a"))],
+            vec![set("b", true), ConfigChange::Ensure(name("a")), ConfigChange::Remove(name("b"))],
+            vec![ConfigChange::Remove(name("a")), ConfigChange::Put(config("a", 5))],
+        ];
+        for (number, batch) in batches.into_iter().enumerate() {
+            let mut part = table.part(&batch);
+            let publications = part.apply(batch.clone(), Millis(number as u64));
+            assert_eq!(publications, whole.apply(batch, Millis(number as u64)));
+            texts.push(change_text(&publications, part.version()));
+            table.take(&publications, part.version());
+            assert_eq!(table.to_body(), whole.to_body());
+        }
+        assert_eq!(ConfigTable::parse(&text, &texts).expect("a table").to_body(), whole.to_body());
     }
 }

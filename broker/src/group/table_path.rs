@@ -1,8 +1,9 @@
-//! Where the tables of groups lie, and what is said when one cannot be read.
+//! Where the tables of groups lie, who writes one, and what is said when one cannot be read.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use runtime::table_file::{self, Stored};
+use runtime::table_file::{self, Stored, Writer};
 
 use crate::config::Config;
 
@@ -63,6 +64,46 @@ pub(crate) async fn make_missing(config: &Config, has_messages: bool) -> Result<
     Ok(())
 }
 
+/// The one who writes a table, without a core waiting for the disk.
+pub(crate) struct TableWriter {
+    path: PathBuf,
+    /// `None` while it is at work.
+    idle: RefCell<Option<Writer>>,
+}
+
+impl TableWriter {
+    /// As [`Writer::new`].
+    pub(crate) fn new(path: PathBuf, generation: u64) -> TableWriter {
+        TableWriter { idle: RefCell::new(Some(Writer::new(path.clone(), generation))), path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// As [`Writer::can_add`].
+    pub(crate) fn can_add(&self) -> bool {
+        self.idle.borrow().as_ref().is_some_and(Writer::can_add)
+    }
+
+    /// As [`Writer::is_full`].
+    pub(crate) fn is_full(&self) -> bool {
+        self.idle.borrow().as_ref().is_some_and(Writer::is_full)
+    }
+
+    /// Writes, one at a time.
+    pub(crate) async fn write<T: Send + 'static>(&self, write: impl FnOnce(&mut Writer) -> T + Send + 'static) -> T {
+        let mut writer = self.idle.take().expect("one writes at a time");
+        let (writer, outcome) = runtime::blocking(move || {
+            let outcome = write(&mut writer);
+            (writer, outcome)
+        })
+        .await;
+        self.idle.replace(Some(writer));
+        outcome
+    }
+}
+
 /// A file that is there and cannot be used. The process must not go on with an empty table.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}; restore it from its .bak or a backup, or move it away to begin without {content}", file.display())]
@@ -89,7 +130,7 @@ pub(crate) async fn read_table(path: &Path, file: TableFile) -> Result<Option<St
         .map_err(|error| TableError::new(path, file, error.to_string()))?;
     if stored.as_ref().is_some_and(|stored| stored.fell_back) {
         crate::log::warn(format_args!(
-            "{} was damaged or missing; the one before it is used, so the last change of {} may be lost",
+            "{} was damaged or missing; what is left of it and of the one before it is used, so changes of {} may be lost",
             path.display(),
             file.content
         ));

@@ -36,6 +36,20 @@ pub(crate) enum Change {
     Delete(Text),
 }
 
+impl Change {
+    /// The topics that it looks at.
+    pub(super) fn names(&self) -> Vec<&Text> {
+        match self {
+            Change::Update(wish) => vec![&wish.topic_name],
+            Change::UpdateList(wishes) => wishes.iter().map(|wish| &wish.topic_name).collect(),
+            Change::AutoCreate { topic, template, .. } => vec![topic, template],
+            Change::Fixed(wanted) => vec![&wanted.topic],
+            Change::MarkOrdered(topics) => topics.iter().collect(),
+            Change::Delete(topic) => vec![topic],
+        }
+    }
+}
+
 /// A topic with given queues, readable and writable.
 #[derive(Clone, Debug)]
 pub(crate) struct FixedTopic {

@@ -1,9 +1,9 @@
 //! The owner of the table of topics, on the tables' core: one writer does all changes, in batches.
 //!
-//! A batch is tried on a draft, stored, published to every core, and only then becomes the table; whoever asked is
-//! answered after that. A batch that cannot be stored changes nothing. Deleting goes the other way round: the topic
-//! vanishes from every core, then its data, then from the stored table, so that a topic made anew begins empty
-//! whenever the process ends.
+//! A batch is tried on the part of the table that it is about, stored, published to every core, and only then becomes part
+//! of the table; whoever asked is answered after that. A batch that cannot be stored changes nothing. Deleting goes the
+//! other way round: the topic vanishes from every core, then its data, then from the stored table, so that a topic made
+//! anew begins empty whenever the process ends.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,21 +15,20 @@ use std::time::Duration;
 
 use remoting::body::topic::{DataVersion, TopicConfigTable};
 use remoting::code::ResponseCode;
-use remoting::json;
 use remoting::name;
 use remoting::text::Text;
 use runtime::clock;
 use runtime::sync::{Notify, OnceSender, once};
-use runtime::table_file;
+use runtime::table_file::{self, Stored};
 use thiserror::Error;
 
 use super::change::{Change, Rules};
-use super::table::{Applied, BootFacts, TopicTable, file_text};
+use super::table::{Applied, BootFacts, TopicTable, change_text, file_text, read_texts};
 use super::{TOPIC_QUEUES_MAX, Topic};
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
-use crate::group::TableFile;
+use crate::group::{TableFile, TableWriter};
 use crate::registration::Ticket;
 
 /// How long a change waits for the nameservers to know of it. Beyond it the change is answered all the same: it is
@@ -63,10 +62,8 @@ struct Done {
 
 /// The table of topics and its writer.
 pub(crate) struct TopicOwner {
-    path: PathBuf,
+    file: TableWriter,
     table: RefCell<TopicTable>,
-    /// Of the newest file.
-    generation: RefCell<u64>,
     asked: RefCell<Vec<Asked>>,
     wake: Notify,
 }
@@ -81,18 +78,18 @@ impl TopicOwner {
             .map_err(|source| TopicFileError::Read { path: path.clone(), source })?;
         if stored.as_ref().is_some_and(|stored| stored.fell_back) {
             crate::log::warn(format_args!(
-                "{} was damaged or missing; the generation before it is used, so the last change of a topic may be lost",
+                "{} was damaged or missing; what is left of it and of the generation before it is used, so changes of topics \
+                 may be lost",
                 path.display()
             ));
         }
         let (generation, table) = match stored {
-            Some(stored) => (stored.generation, read_table(&path, &stored.text)?),
+            Some(stored) => (stored.generation, read_table(&path, &stored)?),
             None => (0, TopicConfigTable::default()),
         };
         Ok(Rc::new(TopicOwner {
-            path,
+            file: TableWriter::new(path, generation),
             table: RefCell::new(TopicTable::at_boot(table, &boot_facts(config, logs), clock::now_ms())),
-            generation: RefCell::new(generation),
             asked: RefCell::default(),
             wake: Notify::new(),
         }))
@@ -100,9 +97,9 @@ impl TopicOwner {
 
     /// Stores and publishes the topics that there are, and starts the writer. The tables of `core` are set before.
     pub(crate) async fn start(self: &Rc<Self>, core: &Rc<Core>) -> Result<(), TopicFileError> {
-        let draft = self.table.borrow().clone();
-        self.store(&draft).await.map_err(|source| TopicFileError::Write { path: self.path.clone(), source })?;
-        publish(core, draft.all().cloned().collect()).await;
+        let all = self.table.borrow().all().cloned().collect();
+        self.replace().await.map_err(|source| TopicFileError::Write { path: self.file.path().to_owned(), source })?;
+        publish(core, all).await;
         let (owner, core) = (self.clone(), core.clone());
         runtime::spawn_background(async move { owner.write(&core).await });
         Ok(())
@@ -167,6 +164,12 @@ impl TopicOwner {
                 }
             }
             self.write_changes(core, changes).await;
+            if self.file.is_full()
+                && let Err(error) = self.replace().await
+            {
+                // Nothing is lost by it, and the next change tries it again.
+                crate::log::warn(format_args!("{} cannot be made shorter: {error}", self.file.path().display()));
+            }
         }
     }
 
@@ -176,10 +179,8 @@ impl TopicOwner {
             return;
         }
         let rules = rules(&core.config());
-        let mut draft = self.table.borrow().clone();
-        // Each pass over all topics is a turn of its own: messages go in between.
-        runtime::yield_now().await;
-        let outcomes: Vec<_> = asked.into_iter().map(|one| (one.answer, draft.apply(&one.change, rules))).collect();
+        let mut part = self.table.borrow().part(asked.iter().map(|one| &one.change));
+        let outcomes: Vec<_> = asked.into_iter().map(|one| (one.answer, part.apply(&one.change, rules))).collect();
         let changed: Vec<Arc<Topic>> = outcomes
             .iter()
             .filter_map(|(_, outcome)| outcome.as_ref().ok())
@@ -187,8 +188,8 @@ impl TopicOwner {
             .collect();
         let mut ticket = None;
         if !changed.is_empty() {
-            draft.next_version(clock::now_ms());
-            if let Err(error) = self.store(&draft).await {
+            part.next_version(clock::now_ms());
+            if let Err(error) = self.store(&part, changed.clone(), None).await {
                 let refusal = self.not_stored(&error);
                 crate::log::warn(format_args!("{}", refusal.remark));
                 for (answer, outcome) in outcomes {
@@ -198,8 +199,7 @@ impl TopicOwner {
             }
             let names = changed.iter().map(|topic| topic.name().clone()).collect();
             publish(core, changed).await;
-            self.commit(draft);
-            runtime::yield_now().await;
+            self.table.borrow_mut().take(part, None, clock::now_ms());
             ticket = Some(core.tables().registration.topics_changed(&names));
         }
         for (answer, outcome) in outcomes {
@@ -208,15 +208,18 @@ impl TopicOwner {
     }
 
     async fn delete(&self, core: &Rc<Core>, topic: &Text) -> Result<Done, Refusal> {
-        let mut draft = self.table.borrow().clone();
         let change = Change::Delete(topic.clone());
-        let Some(deleted) = draft.apply(&change, rules(&core.config()))?.deleted else {
+        let mut part = self.table.borrow().part([&change].into_iter());
+        let Some(deleted) = part.apply(&change, rules(&core.config()))?.deleted else {
             return Ok(Done { topics: Vec::new(), ticket: None });
         };
-        draft.next_version(clock::now_ms());
+        part.next_version(clock::now_ms());
         withdraw(core, deleted.clone()).await;
         let gone = match delete_data(core, topic.detached()).await {
-            Ok(()) => self.store(&draft).await.map_err(|error| self.not_stored(&error)),
+            Ok(()) => {
+                let stored = self.store(&part, Vec::new(), Some(topic)).await;
+                stored.map_err(|error| self.not_stored(&error))
+            }
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = gone {
@@ -224,35 +227,37 @@ impl TopicOwner {
             publish(core, vec![deleted]).await;
             return Err(refusal);
         }
-        self.commit(draft);
+        self.table.borrow_mut().take(part, Some(topic), clock::now_ms());
         // Whoever deletes it at the nameserver next must not be overtaken by a registration that still has it.
         let ticket = core.tables().registration.everything_changed();
         Ok(Done { topics: Vec::new(), ticket: Some(ticket) })
     }
 
-    /// The draft becomes the table. A version that was renewed meanwhile stays the newer one.
-    fn commit(&self, mut draft: TopicTable) {
-        let mut table = self.table.borrow_mut();
-        if table.version().counter >= draft.version().counter {
-            draft.take_version_of(&table);
-            draft.next_version(clock::now_ms());
+    /// Stores what was done to a part of the table.
+    async fn store(&self, part: &TopicTable, changed: Vec<Arc<Topic>>, deleted: Option<&Text>) -> io::Result<()> {
+        if !self.file.can_add() {
+            let mut table = self.table.borrow().clone();
+            table.take(part.clone(), deleted, clock::now_ms());
+            return self.replace_by(&table).await;
         }
-        *table = draft;
+        let (deleted, version) = (deleted.cloned(), part.version());
+        self.file.write(move |file| file.add(&change_text(&changed, deleted.as_ref(), version))).await
     }
 
-    async fn store(&self, draft: &TopicTable) -> io::Result<()> {
-        let topics: Vec<Arc<Topic>> = draft.all().cloned().collect();
-        let version = draft.version();
-        let generation = *self.generation.borrow() + 1;
-        let path = self.path.clone();
-        let text = move || file_text(&topics, version);
-        runtime::blocking(move || table_file::write(&path, generation, &text())).await?;
-        *self.generation.borrow_mut() = generation;
-        Ok(())
+    /// Stores the table as it is.
+    async fn replace(&self) -> io::Result<()> {
+        let table = self.table.borrow().clone();
+        self.replace_by(&table).await
+    }
+
+    async fn replace_by(&self, table: &TopicTable) -> io::Result<()> {
+        let topics: Vec<Arc<Topic>> = table.all().cloned().collect();
+        let version = table.version();
+        self.file.write(move |file| file.replace(&file_text(&topics, version))).await
     }
 
     fn not_stored(&self, error: &io::Error) -> Refusal {
-        let remark = format!("topics cannot be stored in {}: {error}; nothing was changed", self.path.display());
+        let remark = format!("topics cannot be stored in {}: {error}; nothing was changed", self.file.path().display());
         Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
     }
 }
@@ -263,9 +268,9 @@ fn unless_changed(outcome: Result<Applied, Refusal>, refusal: &Refusal) -> Resul
     if done.changed.is_empty() { Ok(Done { topics: done.topics, ticket: None }) } else { Err(refusal.clone()) }
 }
 
-fn read_table(path: &Path, text: &str) -> Result<TopicConfigTable, TopicFileError> {
+fn read_table(path: &Path, stored: &Stored) -> Result<TopicConfigTable, TopicFileError> {
     let wrong = |what: String| TopicFileError::Content { path: path.to_owned(), what };
-    let table: TopicConfigTable = json::decode(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+    let table = read_texts(&stored.text, &stored.changes).map_err(|error| wrong(error.to_string()))?;
     for topic in table.topic_config_table.keys() {
         name::check_topic(topic).map_err(|error| wrong(error.to_string()))?;
     }

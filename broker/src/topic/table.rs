@@ -1,4 +1,4 @@
-//! The table of topics as a value: changes in, the table after them out. No I/O, so a change can be tried on a draft.
+//! The table of topics as a value: changes in, the table after them out. No I/O, so a change can be tried on a part of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,9 +6,10 @@ use std::sync::Arc;
 use base::Millis;
 use remoting::body::route::permission;
 use remoting::body::topic::{DataVersion, TopicConfig, TopicConfigTable};
-use remoting::json;
+use remoting::json::{self, JsonError};
 use remoting::name;
 use remoting::text::Text;
+use serde::{Deserialize, Serialize};
 
 use super::Topic;
 use super::change::{Change, FixedTopic, Rules, auto_created, check_named, fixed, updated};
@@ -32,7 +33,7 @@ pub(crate) struct BootFacts {
     pub(crate) trace_topic: Option<Text>,
 }
 
-/// All topics with their data version. Cloning one is cheap enough for every batch of changes.
+/// All topics with their data version, or those of them that some changes look at.
 #[derive(Clone, Debug)]
 pub(crate) struct TopicTable {
     topics: BTreeMap<Text, Arc<Topic>>,
@@ -92,9 +93,31 @@ impl TopicTable {
         self.version
     }
 
-    /// Takes over the version of another state of the same table.
-    pub(crate) fn take_version_of(&mut self, other: &TopicTable) {
-        self.version = other.version;
+    /// What such changes look at, to try them on: it costs as much as there is in them, however many topics there are.
+    pub(crate) fn part<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> TopicTable {
+        let known = |name: &Text| self.topics.get(name).map(|topic| (topic.name().clone(), topic.clone()));
+        TopicTable {
+            topics: changes.flat_map(Change::names).filter_map(known).collect(),
+            version: self.version,
+            system: self.system.clone(),
+            numbers_free: self.numbers_free.clone(),
+            numbers_used: self.numbers_used,
+        }
+    }
+
+    /// Takes over what was done to a part, unless the table was changed since. A version that was renewed meanwhile stays
+    /// the newer one.
+    pub(crate) fn take(&mut self, part: TopicTable, deleted: Option<&Text>, now: Millis) {
+        let is_renewed = self.version.counter >= part.version.counter;
+        let version = if is_renewed { self.version } else { part.version };
+        self.topics.extend(part.topics);
+        if let Some(deleted) = deleted {
+            self.topics.remove(deleted);
+        }
+        (self.version, self.numbers_free, self.numbers_used) = (version, part.numbers_free, part.numbers_used);
+        if is_renewed {
+            self.next_version(now);
+        }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Topic>> {
@@ -193,10 +216,41 @@ impl TopicTable {
     }
 }
 
+/// A change in the table's file: topics that are new or changed, and those that were deleted.
+#[derive(Serialize, Deserialize)]
+struct FileChange {
+    table: TopicConfigTable,
+    deleted: BTreeSet<Text>,
+}
+
 /// The text of a table's file.
 pub(crate) fn file_text(topics: &[Arc<Topic>], version: DataVersion) -> String {
-    let body = json::encode(&config_table(topics, version));
-    String::from_utf8(body.to_vec()).expect("JSON is UTF-8")
+    json::encode_text(&config_table(topics, version))
+}
+
+/// The text of a change in it.
+pub(crate) fn change_text(changed: &[Arc<Topic>], deleted: Option<&Text>, version: DataVersion) -> String {
+    json::encode_text(&FileChange {
+        table: config_table(changed, version),
+        deleted: deleted.into_iter().cloned().collect(),
+    })
+}
+
+/// Reads a file's text and the changes behind it.
+///
+/// # Errors
+/// When one of them is no such text.
+pub(crate) fn read_texts(text: &str, changes: &[String]) -> Result<TopicConfigTable, JsonError> {
+    let mut table: TopicConfigTable = json::decode(text.as_bytes())?;
+    for change in changes {
+        let change: FileChange = json::decode(change.as_bytes())?;
+        table.data_version = change.table.data_version;
+        table.topic_config_table.extend(change.table.topic_config_table);
+        for topic in &change.deleted {
+            table.topic_config_table.remove(topic);
+        }
+    }
+    Ok(table)
 }
 
 /// The shape that files and answers have.
@@ -313,8 +367,7 @@ mod tests {
         table.apply(&Change::Update(wish("T", 3)), RULES).unwrap();
         table.next_version(Millis(2000));
         let topics: Vec<_> = table.all().cloned().collect();
-        let text = file_text(&topics, table.version());
-        let stored: TopicConfigTable = json::decode(text.as_bytes()).unwrap();
+        let stored = read_texts(&file_text(&topics, table.version()), &[]).unwrap();
         let same = TopicTable::at_boot(stored.clone(), &BootFacts { template_queues: 5, ..facts() }, Millis(3000));
         assert_eq!(same.get("T").unwrap().config, wish("T", 3));
         assert_eq!(same.get("TBW102").unwrap().config.read_queue_nums, 5);
@@ -323,6 +376,49 @@ mod tests {
         let without = TopicTable::at_boot(stored, &BootFacts { auto_create: false, ..facts() }, Millis(3000));
         assert!(without.get("TBW102").is_none());
         assert_eq!(without.version(), table.version(), "nothing new, no new version");
+    }
+
+    #[test]
+    fn what_was_done_to_a_part_is_the_same_in_the_table_and_in_its_file() {
+        let mut table = table();
+        let text = file_text(&table.all().cloned().collect::<Vec<_>>(), table.version());
+        let mut whole = table.clone();
+        let mut texts = Vec::new();
+        let auto =
+            |topic: &str| Change::AutoCreate { topic: topic.into(), template: "TBW102".into(), queues: 4, unit: false };
+        let batches = [
+            vec![Change::Update(wish("A", 1)), auto("B"), Change::Update(wish("A", 2))],
+            vec![Change::UpdateList(vec![wish("F", 1), wish("B", 9)]), fixed_change("D", 3)],
+            vec![Change::Delete("A".into())],
+            vec![Change::MarkOrdered(vec!["F".into(), "D".into()]), auto("F"), auto("A"), auto("E")],
+        ];
+        for (number, batch) in batches.iter().enumerate() {
+            let mut part = table.part(batch.iter());
+            let mut changed = Vec::new();
+            let mut deleted = None;
+            for change in batch {
+                let [applied, in_whole] = [part.apply(change, RULES).unwrap(), whole.apply(change, RULES).unwrap()];
+                assert_eq!(applied.topics, in_whole.topics, "{change:?}");
+                changed.extend(applied.changed);
+                deleted = applied.deleted.map(|topic| topic.name().clone());
+            }
+            part.next_version(Millis(number as u64));
+            texts.push(change_text(&changed, deleted.as_ref(), part.version()));
+            table.take(part, deleted.as_ref(), Millis(0));
+        }
+        assert_eq!(table.topics, whole.topics);
+        let read = read_texts(&text, &texts).unwrap();
+        assert_eq!(
+            read.topic_config_table,
+            config_table(&whole.all().cloned().collect::<Vec<_>>(), whole.version).topic_config_table
+        );
+        assert_eq!(read.data_version, table.version());
+        let mut part = table.part([].iter());
+        part.next_version(Millis(9));
+        table.next_version(Millis(10));
+        table.next_version(Millis(11));
+        table.take(part, None, Millis(12));
+        assert_eq!(table.version().timestamp, 12, "newer than what was published meanwhile");
     }
 
     #[test]
