@@ -1,5 +1,8 @@
-//! The share of a log's cold readers: what they load from the disk at once and in a second, so that those who send to the
-//! log and those who read its newest messages don't feel them.
+//! The share of a log's cold readers: how many load from the disk at once, and how much in a second, so that those who send
+//! to the log and those who read its newest messages don't feel them.
+//!
+//! Who reads waits in line before the first load, with nothing in memory yet, and then brings all that the read needs: with
+//! readers of 80,000 queues in line, each woken at each load and each with a piece at hand, nobody came forward.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,9 +10,10 @@ use std::time::{Duration, Instant};
 use runtime::sync::Notify;
 
 use super::read_cache::PIECE_BYTES;
+use super::turn::Turn;
 
-/// Loads at once. More wait their turn: the device's queue is there for others too.
-const LOADS_MAX: usize = 2;
+/// Reads that load at once. More wait in line: the device's queue is there for others too.
+const READS_MAX: usize = 2;
 /// A log's readers are given so much in a second, however little is allowed: one piece, or they would stand still.
 const BYTES_PER_SECOND_MIN: u64 = PIECE_BYTES;
 /// Who waits looks so often whether the log is still written to.
@@ -21,6 +25,8 @@ pub(super) struct ColdShare {
     /// While the log is written to. `None`: as the device gives it.
     bytes_per_second: Option<u64>,
     loading: Cell<usize>,
+    /// The first in line waits for the end of a read.
+    line: Turn,
     ended: Notify,
     /// What was allowed so far is used up until then.
     used_until: Cell<Instant>,
@@ -29,8 +35,8 @@ pub(super) struct ColdShare {
     written_to_until: Cell<Instant>,
 }
 
-/// A load that has begun.
-pub(super) struct Load<'a> {
+/// A read that may load.
+pub(super) struct ColdRead<'a> {
     share: &'a ColdShare,
 }
 
@@ -40,6 +46,7 @@ impl ColdShare {
         ColdShare {
             bytes_per_second: bytes_per_second.map(|bytes| bytes.max(BYTES_PER_SECOND_MIN)),
             loading: Cell::new(0),
+            line: Turn::default(),
             ended: Notify::new(),
             used_until: Cell::new(now),
             appended: Cell::new(appended),
@@ -47,18 +54,14 @@ impl ColdShare {
         }
     }
 
-    /// Waits until so many bytes may be loaded. `appended` gives the end of the log.
-    pub(super) async fn begin(&self, bytes: u64, appended: impl Fn() -> u64) -> Load<'_> {
-        while self.loading.get() >= LOADS_MAX {
+    /// Waits in line until a read may load.
+    pub(super) async fn enter(&self) -> ColdRead<'_> {
+        let _first = self.line.take().await;
+        while self.loading.get() >= READS_MAX {
             self.ended.notified().await;
         }
         self.loading.set(self.loading.get() + 1);
-        let load = Load { share: self };
-        while let Some(pause) = self.pause(appended(), runtime::clock::instant()) {
-            runtime::clock::sleep(pause.min(LOOK_AGAIN)).await;
-        }
-        self.use_up(bytes, runtime::clock::instant());
-        load
+        ColdRead { share: self }
     }
 
     /// How long the next load has to wait, as the log is now.
@@ -81,7 +84,17 @@ impl ColdShare {
     }
 }
 
-impl Drop for Load<'_> {
+impl ColdRead<'_> {
+    /// Waits until so many bytes may be loaded. `appended` gives the end of the log.
+    pub(super) async fn pace(&self, bytes: u64, appended: impl Fn() -> u64) {
+        while let Some(pause) = self.share.pause(appended(), runtime::clock::instant()) {
+            runtime::clock::sleep(pause.min(LOOK_AGAIN)).await;
+        }
+        self.share.use_up(bytes, runtime::clock::instant());
+    }
+}
+
+impl Drop for ColdRead<'_> {
     fn drop(&mut self) {
         self.share.loading.set(self.share.loading.get() - 1);
         self.share.ended.notify();
@@ -90,6 +103,10 @@ impl Drop for Load<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::future::{Future, poll_fn};
+    use std::rc::Rc;
+
     use super::*;
 
     #[test]
@@ -121,6 +138,37 @@ mod tests {
         share.use_up(100 * PIECE_BYTES, at(1_600));
         assert!(share.pause(9, at(2_499)).is_some());
         assert_eq!(share.pause(9, at(2_501)), None);
+    }
+
+    /// Nobody is woken for nothing: with many in line that would be all that a core does.
+    #[test]
+    fn reads_come_in_the_order_of_their_asking_and_the_end_of_one_wakes_one() {
+        const READS: usize = 200;
+        runtime::run_here(async {
+            let share = Rc::new(ColdShare::new(None, 0));
+            let (begun, polls) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
+            for number in 0..READS {
+                let (share, begun, polls) = (share.clone(), begun.clone(), polls.clone());
+                runtime::spawn(async move {
+                    let mut entering = std::pin::pin!(share.enter());
+                    let read = poll_fn(|context| {
+                        polls.set(polls.get() + 1);
+                        entering.as_mut().poll(context)
+                    })
+                    .await;
+                    begun.borrow_mut().push(number);
+                    assert!(share.loading.get() <= READS_MAX, "{} load at once", share.loading.get());
+                    runtime::yield_now().await;
+                    drop(read);
+                });
+            }
+            while begun.borrow().len() < READS {
+                runtime::yield_now().await;
+            }
+            assert!(begun.borrow().iter().copied().eq(0..READS), "{:?}", begun.borrow());
+            assert!(polls.get() <= 4 * READS, "{} polls for {READS} reads", polls.get());
+        })
+        .expect("an executor");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use runtime::buffer::{BLOCK_BYTES, SlabWriter};
 
 use super::Log;
 use super::append::block_start;
+use super::cold_share::ColdRead;
 use super::read_cache::{PIECE_BYTES, Piece};
 use super::read_plan::InFile;
 use super::read_tiers::ReadTier;
@@ -47,25 +48,21 @@ impl Extract {
 }
 
 impl Log {
-    /// Adds the pieces that hold a stretch, in the order of the log. Gives the slowest tier that was needed.
-    pub(super) async fn load(
-        &self,
+    /// Adds the pieces that hold a stretch, in the order of the log. Gives the slowest tier that was needed. `read` is the
+    /// place among those who load, once it was needed.
+    pub(super) async fn load<'a>(
+        &'a self,
         stretch: &InFile,
         is_scattered: bool,
+        read: &mut Option<ColdRead<'a>>,
         pieces: &mut Vec<Piece>,
     ) -> Result<ReadTier, StorageError> {
         let (mut at, mut slowest) = (stretch.start, ReadTier::ReadCache);
         while at < stretch.limit {
-            let cached = self.read_cache.borrow().piece(at);
-            let (piece, tier) = match cached {
-                Some(piece) => (piece, ReadTier::ReadCache),
-                None if is_scattered => {
-                    let start = block_start(at);
-                    let extract = Extract { start, limit: stretch.limit.min(start + PIECE_BYTES) };
-                    let slab = SlabWriter::allocate_small(extract.block_bytes());
-                    self.read_in(&stretch.segment, extract, slab).await?
-                }
-                None => self.load_piece(&stretch.segment, at, stretch.limit).await?,
+            let (piece, tier) = if is_scattered {
+                self.load_blocks(&stretch.segment, at, stretch.limit, read).await?
+            } else {
+                self.load_piece(&stretch.segment, at, stretch.limit, read).await?
             };
             slowest = slowest.max(tier);
             at = piece.limit();
@@ -77,21 +74,52 @@ impl Log {
         Ok(slowest)
     }
 
+    /// Reads blocks for one reader alone, unless they are at hand.
+    async fn load_blocks<'a>(
+        &'a self,
+        segment: &Segment,
+        offset: u64,
+        wanted: u64,
+        read: &mut Option<ColdRead<'a>>,
+    ) -> Result<(Piece, ReadTier), StorageError> {
+        loop {
+            let cached = self.read_cache.borrow().piece(offset);
+            match (cached, &read) {
+                (Some(piece), _) => return Ok((piece, ReadTier::ReadCache)),
+                (None, None) => *read = Some(self.cold_share.enter().await),
+                (None, Some(read)) => {
+                    let start = block_start(offset);
+                    let extract = Extract { start, limit: wanted.min(start + PIECE_BYTES) };
+                    let slab = SlabWriter::allocate_small(extract.block_bytes());
+                    return self.read_in(segment, extract, slab, read).await;
+                }
+            }
+        }
+    }
+
     /// Reads the piece that holds a byte, up to `wanted` at least, or waits while another does so.
-    async fn load_piece(
-        &self,
+    async fn load_piece<'a>(
+        &'a self,
         segment: &Rc<Segment>,
         offset: u64,
         wanted: u64,
+        read: &mut Option<ColdRead<'a>>,
     ) -> Result<(Piece, ReadTier), StorageError> {
         let start = piece_start(segment, offset);
-        while !self.loading.borrow_mut().begun.insert(start) {
-            self.loaded.notified().await;
+        let (read, begun) = loop {
             if let Some(piece) = self.read_cache.borrow().piece(offset) {
                 return Ok((piece, ReadTier::ReadCache));
             }
-        }
-        let begun = Begun { log: self, start };
+            // Whoever reads it may load already, so this waits for no one in line.
+            if self.loading.borrow().begun.contains(&start) {
+                self.loaded.notified().await;
+            } else if let Some(read) = read {
+                self.loading.borrow_mut().begun.insert(start);
+                break (read, Begun { log: self, start });
+            } else {
+                *read = Some(self.cold_share.enter().await);
+            }
+        };
         let end = (start + PIECE_BYTES).min(segment.limit);
         let limit = end.min(block_start(self.marks.written())).max(end.min(wanted));
         let free = self.read_cache.borrow_mut().take_free();
@@ -99,7 +127,7 @@ impl Log {
             Some(slab) => Ok(slab),
             None => runtime::blocking(|| SlabWriter::allocate_ready(PIECE_BYTES as usize)).await,
         };
-        let (piece, tier) = self.read_in(segment, Extract { start, limit }, slab).await?;
+        let (piece, tier) = self.read_in(segment, Extract { start, limit }, slab, read).await?;
         if start >= self.min_offset().0 {
             self.read_cache.borrow_mut().insert(piece.clone());
         }
@@ -113,9 +141,10 @@ impl Log {
         segment: &Segment,
         extract: Extract,
         slab: io::Result<SlabWriter>,
+        read: &ColdRead<'_>,
     ) -> Result<(Piece, ReadTier), StorageError> {
         let mut slab = slab.context("get memory for", &segment.path)?;
-        let _load = self.cold_share.begin(extract.bytes() as u64, || self.marks.appended()).await;
+        read.pace(extract.bytes() as u64, || self.marks.appended()).await;
         self.counts.borrow_mut().cold_loads += 1;
         let (from, bytes) = (extract.start - segment.start, extract.block_bytes());
         let is_resident = self.options.tiers.resident && segment.read.is_resident(from, from + bytes as u64);
@@ -168,7 +197,7 @@ impl Log {
                 && !self.read_cache.borrow().holds(next)
             {
                 // A failure is told to the one who needs the piece.
-                let _ = self.load_piece(&segment, next, next).await;
+                let _ = self.load_piece(&segment, next, next, &mut None).await;
             }
         }
     }

@@ -154,12 +154,13 @@ impl Log {
         let (mut at_hand, mut is_good) = (AtHand::default(), true);
         let stretches = self.stretches(ranges)?;
         let is_scattered = stretches.len() > SCATTERED_STRETCHES;
+        let mut read = None;
         for stretch in &stretches {
             let known = self.is_known(stretch);
             let tier = if known && self.is_sent_from_file(stretch) {
                 ReadTier::Resident
             } else {
-                self.load(stretch, is_scattered, &mut at_hand.pieces).await?
+                self.load(stretch, is_scattered, &mut read, &mut at_hand.pieces).await?
             };
             self.counts.borrow_mut().read.of(tier).bytes += stretch.wanted_bytes;
             at_hand.slowest = at_hand.slowest.max(tier);
