@@ -21,8 +21,8 @@ use crate::core::Core;
 use crate::topic::Topic;
 use latency::Latency;
 use rate::{Rated, Rates};
-use series::Series;
 pub(crate) use series::Window;
+use series::{Series, Tally};
 pub(crate) use view::{Item, StatsView, gather, gather_item};
 
 /// Topics whose series are sampled before other tasks have their turn.
@@ -32,8 +32,11 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// What happened to a topic.
 struct TopicSeries {
+    /// What was stored, by queue; those without a message yet may be missing at the end. All that a send touches, as with very
+    /// many queues none of it is in a cache.
+    stored: Vec<Tally>,
+    /// The same of the whole topic and of each queue over time, as it was when it was looked at last.
     put: Series,
-    /// By queue; those without a message yet may be missing at the end.
     queues: Vec<Series>,
     /// What each group was given.
     groups: HashMap<Text, Series>,
@@ -96,13 +99,13 @@ impl Stats {
     pub(crate) fn sent(&self, topic: &Topic, queue: QueueId, messages: u64, bytes: u64) {
         self.put.borrow_mut().now.add(messages, bytes);
         self.with_topic(topic, |series| {
-            series.put.now.add(messages, bytes);
             let at = queue.0 as usize;
-            if series.queues.len() <= at {
+            if series.stored.len() <= at {
                 let now = clock::now_ms();
+                series.stored.resize_with(at + 1, Tally::default);
                 series.queues.resize_with(at + 1, || Series::new(now));
             }
-            series.queues[at].now.add(messages, bytes);
+            series.stored[at].add(messages, bytes);
         });
     }
 
@@ -167,7 +170,12 @@ impl Stats {
             topics.resize_with(at + 1, || None);
         }
         count(topics[at].get_or_insert_with(|| {
-            Box::new(TopicSeries { put: Series::new(clock::now_ms()), queues: Vec::new(), groups: HashMap::new() })
+            Box::new(TopicSeries {
+                stored: Vec::new(),
+                put: Series::new(clock::now_ms()),
+                queues: Vec::new(),
+                groups: HashMap::new(),
+            })
         }));
     }
 
@@ -216,7 +224,17 @@ impl Stats {
 }
 
 impl TopicSeries {
+    /// Brings the series up to what was stored by now.
+    fn look(&mut self) {
+        self.put.now = Tally::default();
+        for (stored, series) in self.stored.iter().zip(&mut self.queues) {
+            series.now = *stored;
+            self.put.now += *stored;
+        }
+    }
+
     fn sample(&mut self, window: Window, now: Millis) {
+        self.look();
         self.put.sample(window, now);
         self.queues.iter_mut().for_each(|series| series.sample(window, now));
         self.groups.values_mut().for_each(|series| series.sample(window, now));
@@ -245,7 +263,6 @@ pub(crate) fn start(core: &Rc<Core>) {
 mod tests {
     use remoting::body::topic::TopicConfig;
 
-    use super::series::Tally;
     use super::*;
 
     fn topic(number: u32) -> Topic {
@@ -263,8 +280,9 @@ mod tests {
         stats.pull_missed();
         stats.send_refused();
         assert_eq!(stats.rated(), Rated { put_messages: 7, got_messages: 4, found: 1, missed: 1 });
-        let topics = stats.topics.borrow();
-        let series = topics[3].as_ref().unwrap();
+        let mut topics = stats.topics.borrow_mut();
+        let series = topics[3].as_mut().unwrap();
+        series.look();
         assert_eq!(series.put.now, Tally { calls: 2, messages: 6, bytes: 600 });
         assert_eq!(series.queues.iter().map(|queue| queue.now.messages).collect::<Vec<_>>(), [1, 0, 5]);
         assert_eq!(series.groups["g"].now.messages, 4);

@@ -190,8 +190,10 @@ impl Stats {
             Item::BrokerPut => Some(counted(&self.put.borrow())),
             Item::BrokerGot => Some(counted(&self.got.borrow())),
             _ => {
-                let topics = self.topics.borrow();
-                let series = item.series_in(topics.get(number? as usize)?.as_ref()?)?;
+                let mut topics = self.topics.borrow_mut();
+                let topic = topics.get_mut(number? as usize)?.as_mut()?;
+                topic.look();
+                let series = item.series_in(topic)?;
                 (series.now.calls > 0).then(|| counted(series))
             }
         }
