@@ -29,7 +29,7 @@ const PAYLOADS_MAX: usize = 4096;
 /// A file that ends so has a payload in each line.
 const LINES_EXTENSION: &str = "jsonl";
 /// Queues of all topics of a phase: each has a frame of its own, and a pull of each group.
-const LANES_MAX: u32 = 1 << 16;
+const LANES_MAX: u32 = 1 << 17;
 /// Requests whose due times can be drawn: 256 MiB of them.
 const DRAWN_MAX: f64 = (1 << 25) as f64;
 
@@ -250,7 +250,7 @@ impl Phase {
                 caught_up && commit_share.is_some_and(|share| share < 1.0),
                 "a backlog is not rolled back: leave out backlog or commit_share",
             ),
-            (lanes > LANES_MAX, "topics times queues are more than the 65,536 that one phase can have"),
+            (lanes > LANES_MAX, "topics times queues are more than the 131,072 that one phase can have"),
         ];
         wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, what)| Err(usage(what)))
     }

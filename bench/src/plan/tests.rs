@@ -97,7 +97,7 @@ fn values_that_do_not_go_together_name_their_phase() {
         ("kind = \"send\"\ntransactions = true\nbatch = 2\n", "cannot be half messages"),
         ("kind = \"send\"\ntransactions = true\ndelay = 1\n", "leave out delay or transactions"),
         ("kind = \"tail\"\nordered_keys = 5\nbacklog = 9\n", "leave out backlog or ordered_keys"),
-        ("kind = \"send\"\ntopics = 100\nqueues = 1000\n", "65,536"),
+        ("kind = \"send\"\ntopics = 200\nqueues = 1000\n", "131,072"),
         ("kind = \"send\"\nduration = 0\n", "more than nothing"),
     ] {
         let error = read(&format!("[[phase]]\nname = \"x y\"\n{lines}"), &[]).unwrap_err();
