@@ -59,22 +59,22 @@ pub(crate) fn fresh_path(path: &Path) -> PathBuf {
 
 /// Writes a whole file that survives a crash at any instant: either the old content is there or the new.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace(path, content, File::sync_all)?;
+    replace(path, |file| {
+        file.write_all(content)?;
+        file.sync_all()
+    })?;
     sync_folder(path.parent().expect("a file lies in a folder"))
 }
 
 /// Writes a whole file that is there after a kill of the process, and after a loss of power only when the system has
 /// written it by then: for what carries checksums and can be made anew. Flushes stop the device, so none is wasted.
-pub(crate) fn write_derived(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace(path, content, |_| Ok(()))
+pub(crate) fn write_derived(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    replace(path, write)
 }
 
-fn replace(path: &Path, content: &[u8], sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let fresh = fresh_path(path);
-    let written = File::create(&fresh).and_then(|mut file| {
-        file.write_all(content)?;
-        sync(&file)
-    });
+    let written = File::create(&fresh).and_then(|mut file| write(&mut file));
     if let Err(error) = written {
         let _ = fs::remove_file(&fresh);
         return Err(error);

@@ -103,6 +103,10 @@ pub struct Log {
     durable_boundary: Cell<u64>,
     visible_call: RefCell<Option<Rc<VisibleCall>>>,
     queues: RefCell<QueueTable>,
+    /// The queues that have entries which lie in no extent yet, and those whose entries in the newest extent are still in
+    /// memory. Cutting an extent touches no others: there may be very many.
+    growing: RefCell<Vec<QueueRef>>,
+    decoded: RefCell<Vec<QueueRef>>,
     extents: Rc<Extents>,
     index: RefCell<ActiveIndex>,
     /// What lies in front of it is in extents.
@@ -120,7 +124,8 @@ pub struct Log {
     append_turn: Turn,
     checkpoint_turn: Turn,
     deleted: RefCell<(DeletedTopics, u64)>,
-    floors: RefCell<(QueueFloors, u64)>,
+    /// The generation of the table of floors.
+    floors: Cell<u64>,
     tables_turn: Turn,
     cut_turn: Turn,
 
@@ -178,7 +183,7 @@ impl Log {
         log.open_tail_file().await?;
         log.reserve_first().await?;
         let min = log.min_offset();
-        let queues = log.queues.borrow().sorted();
+        let queues = log.queues.borrow().all();
         for queue in queues {
             queue.drop_before(min).await?;
         }
@@ -235,6 +240,8 @@ impl Log {
             dispatched: Cell::new(end),
             durable_boundary: Cell::new(end),
             visible_call: RefCell::default(),
+            growing: RefCell::new(queues.all().into_iter().filter(|queue| queue.stays_growing()).collect()),
+            decoded: RefCell::default(),
             queues: RefCell::new(queues),
             extents: shared,
             index: RefCell::new(index),
@@ -249,7 +256,7 @@ impl Log {
             append_turn: Turn::default(),
             checkpoint_turn: Turn::default(),
             deleted: RefCell::new(deleted),
-            floors: RefCell::new(floors),
+            floors: Cell::new(floors.1),
             tables_turn: Turn::default(),
             cut_turn: Turn::default(),
             appended_more: Notify::new(),

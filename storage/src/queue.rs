@@ -46,6 +46,10 @@ pub struct Queue {
     /// The offset of the next record appended.
     next: Cell<u64>,
     deleted: Cell<bool>,
+    /// Listed among those that have entries which lie in no extent yet.
+    is_growing: Cell<bool>,
+    /// The end of the newest extent that has entries of it, while those are in memory too.
+    decoded: Cell<u64>,
     extents: Rc<Extents>,
 }
 
@@ -76,6 +80,8 @@ impl Queue {
             min: Cell::new(first),
             next: Cell::new(first),
             deleted: Cell::new(false),
+            is_growing: Cell::new(false),
+            decoded: Cell::new(0),
             extents,
         }
     }
@@ -128,10 +134,10 @@ impl Queue {
         self.min.set(next);
     }
 
-    /// A record became visible.
-    pub(crate) fn push_visible(&self, queue_offset: u64, entry: Entry) {
+    /// A record became visible. Whether the queue is to be listed among those that grow.
+    pub(crate) fn push_visible(&self, queue_offset: u64, entry: Entry) -> bool {
         if self.deleted.get() {
-            return;
+            return false;
         }
         let mut active = self.active.borrow_mut();
         let limit = active.limit();
@@ -140,6 +146,14 @@ impl Queue {
             assert!(entry.offset > last.offset, "{} {}: {entry:?} lies behind {last:?}", self.topic, self.id);
         }
         active.entries.push(entry);
+        !self.is_growing.replace(true)
+    }
+
+    /// Whether it stays listed: it has entries that lie in no extent.
+    pub(crate) fn stays_growing(&self) -> bool {
+        let unstored = self.runs.borrow().back().is_some_and(|run| run.stored.is_none());
+        self.is_growing.set(unstored || !self.active.borrow().entries.is_empty());
+        self.is_growing.get()
     }
 
     /// Adds a recovered run. If its offsets do not follow those before, the older ones are of a former life.
@@ -203,8 +217,13 @@ impl Queue {
     /// The frozen runs in front of an offset of the log that lie in no extent yet.
     pub(crate) fn unstored_before(&self, log_limit: u64) -> Vec<(u64, Arc<Chunks<Entry>>)> {
         let runs = self.runs.borrow();
-        let unstored = runs.iter().filter(|run| run.stored.is_none() && run.log_offset_first.0 < log_limit);
-        unstored.map(|run| (run.first, run.memory.clone().expect("a run lies in memory or in an extent"))).collect()
+        let newest = runs.iter().rev().take_while(|run| run.stored.is_none());
+        let unstored = newest.filter(|run| run.log_offset_first.0 < log_limit);
+        let mut unstored: Vec<_> = unstored
+            .map(|run| (run.first, run.memory.clone().expect("a run lies in memory or in an extent")))
+            .collect();
+        unstored.reverse();
+        unstored
     }
 
     /// An extent was made anew: its runs are these now. Records that are damaged meanwhile have left it.
@@ -226,19 +245,31 @@ impl Queue {
     /// The run that begins at `first` now lies in an extent, or at another place of it.
     pub(crate) fn attach(&self, first: u64, extent: &Rc<Extent>, place: u64) {
         let mut runs = self.runs.borrow_mut();
-        let Ok(at) = runs.binary_search_by_key(&first, |run| run.first) else { return };
-        runs[at].stored = Some(StoredPlace { extent: extent.clone(), place });
+        let mut newest = runs.iter_mut().rev().take_while(|run| run.first >= first);
+        let Some(run) = newest.find(|run| run.first == first) else { return };
+        run.stored = Some(StoredPlace { extent: extent.clone(), place });
+        self.decoded.set(extent.limit);
     }
 
     /// Gives up the decoded entries of extents in front of `log_offset`; they are read again when asked for.
     pub(crate) fn shed_memory(&self, log_offset: u64) {
-        for run in self.runs.borrow_mut().iter_mut() {
-            let Some(stored) = &run.stored else { return };
-            if stored.extent.limit > log_offset {
+        if self.decoded.get() <= log_offset {
+            self.decoded.set(0);
+        }
+        let mut runs = self.runs.borrow_mut();
+        // What is older than a run without memory has none either.
+        for run in runs.iter_mut().rev() {
+            if run.stored.as_ref().is_some_and(|stored| stored.extent.limit <= log_offset)
+                && run.memory.take().is_none()
+            {
                 return;
             }
-            run.memory = None;
         }
+    }
+
+    /// Whether [`Queue::shed_memory`] was not called since the last extent in front of `log_offset`.
+    pub(crate) fn is_decoded_before(&self, log_offset: u64) -> bool {
+        (1..=log_offset).contains(&self.decoded.get())
     }
 
     /// The log lost everything in front of `log_min`: so does the queue.

@@ -67,7 +67,9 @@ impl Log {
             self.extents_full.borrow_mut().push_back(entry.offset.0);
             self.cut_wanted.notify();
         }
-        pending.queue.push_visible(pending.queue_offset, entry);
+        if pending.queue.push_visible(pending.queue_offset, entry) {
+            self.growing.borrow_mut().push(pending.queue.clone());
+        }
         let mut index = self.index.borrow_mut();
         let mut keys = self.pending_keys.borrow_mut();
         for _ in 0..pending.key_count {

@@ -18,7 +18,7 @@ use super::Log;
 use super::segment::{Segment, spare_path};
 use crate::disk;
 use crate::error::{IoContext, StorageError};
-use crate::queue::table::{Floor, write_table};
+use crate::queue::table::{Floor, QueueFloors, write_table};
 
 /// Bytes by which a file that goes gets shorter at once.
 const CUT_BYTES: u64 = 64 << 20;
@@ -89,8 +89,10 @@ impl Log {
         self.extents.forget_bad_before(min.0);
         self.verified.borrow_mut().forget_before(min.0);
         self.read_cache.borrow_mut().forget_before(min.0);
-        for queue in self.queues() {
+        let queues = self.queues.borrow().all();
+        for queue in queues {
             queue.drop_before(min).await?;
+            runtime::yield_if_needed().await;
         }
         let dropped = DroppedSegments { segments: segments.len(), bytes: segments.len() as u64 * bytes, min };
         {
@@ -142,23 +144,19 @@ impl Log {
     /// Notes where the offsets of all queues stand, in case all their messages go, and where the log is to begin.
     async fn save_floors(&self, log_min: u64) -> Result<(), StorageError> {
         let _turn = self.tables_turn.take().await;
-        let (table, generation) = {
-            let mut floors = self.floors.borrow_mut();
-            let log_end = self.marks.durable();
-            floors.0.topics.clear();
-            floors.0.log_min = Some(log_min);
-            for queue in self.queues() {
-                // What is visible only: an appended record that a crash takes away has used no offset.
-                let floor = Floor { next: queue.max().0, log_end };
-                if floor.next > 0 {
-                    floors.0.topics.entry(queue.topic().to_owned()).or_default().insert(queue.id().0, floor);
-                }
+        let mut floors = QueueFloors { log_min: Some(log_min), ..QueueFloors::default() };
+        let queues = self.queues.borrow().all();
+        for queue in queues.iter().filter(|queue| !queue.is_deleted()) {
+            // What is visible only: an appended record that a crash takes away has used no offset.
+            let floor = Floor { next: queue.max().0, log_end: self.marks.durable() };
+            if floor.next > 0 {
+                floors.topics.entry(queue.topic().to_owned()).or_default().insert(queue.id().0, floor);
             }
-            floors.1 += 1;
-            (floors.0.clone(), floors.1)
-        };
-        let path = self.folders.queue_floors();
-        runtime::blocking(move || write_table(&path, generation, &table)).await
+            runtime::yield_if_needed().await;
+        }
+        self.floors.set(self.floors.get() + 1);
+        let (path, generation) = (self.folders.queue_floors(), self.floors.get());
+        runtime::blocking(move || write_table(&path, generation, &floors)).await
     }
 }
 

@@ -2,7 +2,7 @@
 //! and the orderly stop.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use base::{LogId, LogOffset};
 use super::{Log, Mark};
 use crate::checkpoint::Checkpoint;
 use crate::error::StorageError;
-use crate::queue::extent_file::{ContentRun, ExtentContent};
+use crate::queue::extent_file::{ContentRun, ExtentContent, ExtentFile};
 use crate::queue::table::write_table;
-use crate::queue::{Extent, LoadedRun, QueueRef};
+use crate::queue::{Extent, LoadedRun};
 use crate::recovery::{LoadedExtent, rebuild_extent, store_extent};
 use crate::scan::ScanSegment;
 
@@ -86,41 +86,56 @@ impl Log {
             return Ok(());
         }
         let keys = self.index.borrow_mut().freeze_before(limit);
-        let queues = self.queues();
-        let mut runs = Vec::new();
-        let mut owners: Vec<QueueRef> = Vec::new();
-        for queue in queues {
+        // Whoever gets a record meanwhile is in this list, or lists itself.
+        let queues = self.growing.take();
+        let (mut runs, mut taken) = (Vec::new(), Vec::new());
+        for (owner, queue) in queues.iter().enumerate() {
             queue.freeze_before(limit);
             for (first, entries) in queue.unstored_before(limit) {
                 let topic = queue.topic_shared().clone();
                 runs.push(ContentRun { topic, queue_id: queue.id(), first, entries });
-                owners.push(queue.clone());
+                taken.push((owner, first));
             }
+            runtime::yield_if_needed().await;
         }
         let outcome = self.store_cut(ExtentContent { log: self.id, start, limit, runs, keys }).await;
-        let loaded = match outcome {
-            Ok(loaded) => loaded,
+        let (path, file, places) = match outcome {
+            Ok(stored) => stored,
             Err(error) => {
                 self.index.borrow_mut().thaw();
+                self.growing.borrow_mut().extend(queues);
                 return Err(error);
             }
         };
-        let extent = Rc::new(Extent::new(loaded.path, loaded.file));
+        let extent = Rc::new(Extent::new(path, file));
         self.extents.push(extent.clone());
         self.index.borrow_mut().frozen = None;
         self.extents_end.set(limit);
-        for (queue, run) in owners.iter().zip(&loaded.runs) {
-            queue.attach(run.first, &extent, run.place);
+        // Each queue is touched once: with very many of them it is never in a cache.
+        let older_limit = self.extents.newest_but(EXTENTS_DECODED).map_or(0, |older| older.limit);
+        let mut stored = taken.into_iter().zip(places).peekable();
+        for (number, queue) in queues.iter().enumerate() {
+            while let Some(((_, first), place)) = stored.next_if(|((owner, _), _)| *owner == number) {
+                queue.attach(first, &extent, place);
+            }
+            queue.shed_memory(older_limit);
+            if queue.stays_growing() {
+                self.growing.borrow_mut().push(queue.clone());
+            }
+            runtime::yield_if_needed().await;
         }
-        if let Some(old) = self.extents.newest_but(EXTENTS_DECODED) {
-            self.queues().iter().for_each(|queue| queue.shed_memory(old.limit));
+        let older = self.decoded.replace(queues);
+        for queue in older.iter().filter(|queue| queue.is_decoded_before(older_limit)) {
+            queue.shed_memory(older_limit);
+            runtime::yield_if_needed().await;
         }
         self.counts.borrow_mut().extent_failure = None;
         Ok(())
     }
 
-    /// An extent is written only of what is durable, or it could name records that a crash takes away.
-    async fn store_cut(&self, content: ExtentContent) -> Result<LoadedExtent, StorageError> {
+    /// Sorts what is in an extent and stores it: its path, its file, and where in it each of the runs lies. An extent is
+    /// written only of what is durable, or it could name records that a crash takes away.
+    async fn store_cut(&self, mut content: ExtentContent) -> Result<(PathBuf, ExtentFile, Vec<u64>), StorageError> {
         while self.marks.durable() < content.limit {
             if self.ended.get() {
                 // Nobody flushes any more.
@@ -131,7 +146,16 @@ impl Log {
             runtime::clock::within(STOP_CHECK, reached).await.transpose()?;
         }
         let (folder, id) = (self.folders.queues(), self.id);
-        runtime::blocking(move || store_extent(&folder, id, &content)).await
+        runtime::blocking(move || {
+            let order = content.sort();
+            let LoadedExtent { path, file, runs } = store_extent(&folder, id, &content)?;
+            let mut places = vec![0; order.len()];
+            for (at, run) in order.into_iter().zip(runs) {
+                places[at] = run.place;
+            }
+            Ok((path, file, places))
+        })
+        .await
     }
 
     /// The task that makes damaged extents anew.

@@ -7,57 +7,52 @@ const CHUNK_LEN: usize = CHUNK_COUNT as usize;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks<T> {
-    /// All but the last are full, and none is empty.
-    chunks: Vec<Vec<T>>,
+    /// Of [`CHUNK_COUNT`] items each.
+    full: Vec<Vec<T>>,
+    /// The last items, none of an empty list only. It lies here, since most lists have no other.
+    last: Vec<T>,
 }
 
 impl<T> Default for Chunks<T> {
     fn default() -> Chunks<T> {
-        Chunks { chunks: Vec::new() }
+        Chunks { full: Vec::new(), last: Vec::new() }
     }
 }
 
 impl<T> Chunks<T> {
     pub(crate) fn push(&mut self, item: T) {
-        match self.chunks.last_mut() {
-            Some(last) if last.len() < CHUNK_LEN => last.push(item),
-            // The first grows as it is needed: most lists are short.
-            first_or_full => {
-                let mut chunk = Vec::with_capacity(first_or_full.map_or(0, |full| full.len()));
-                chunk.push(item);
-                self.chunks.push(chunk);
-            }
+        if self.last.len() == CHUNK_LEN {
+            // Only the first grows as it is needed.
+            self.full.push(std::mem::replace(&mut self.last, Vec::with_capacity(CHUNK_LEN)));
         }
+        self.last.push(item);
     }
 
     pub(crate) fn len(&self) -> usize {
-        match self.chunks.last() {
-            Some(last) => (self.chunks.len() - 1) * CHUNK_LEN + last.len(),
-            None => 0,
-        }
+        self.full.len() * CHUNK_LEN + self.last.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+        self.last.is_empty()
     }
 
     pub(crate) fn last(&self) -> Option<&T> {
-        self.chunks.last().and_then(|chunk| chunk.last())
+        self.last.last()
     }
 
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
-        self.chunks.iter().flatten()
+        self.full.iter().flatten().chain(&self.last)
     }
 
     /// Pieces of [`CHUNK_COUNT`] items, the last of them shorter.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[T]> {
-        self.chunks.iter().map(|chunk| &chunk[..])
+        let last = Some(&self.last).filter(|last| !last.is_empty());
+        self.full.iter().chain(last).map(|chunk| &chunk[..])
     }
 
     /// Items from `at` on: those of its chunk, none behind the end.
     pub(crate) fn piece_from(&self, at: usize) -> &[T] {
-        let chunk = self.chunks.get(at / CHUNK_LEN);
-        chunk.and_then(|chunk| chunk.get(at % CHUNK_LEN..)).unwrap_or_default()
+        if at < self.len() { &self.chunk(at / CHUNK_LEN)[at % CHUNK_LEN..] } else { &[] }
     }
 
     /// Takes out the items from `at` on.
@@ -66,20 +61,23 @@ impl<T> Chunks<T> {
         T: Copy,
     {
         let tail = self.iter().skip(at).copied().collect();
-        self.chunks.truncate(at.div_ceil(CHUNK_LEN));
-        if let Some(last) = self.chunks.last_mut()
-            && !at.is_multiple_of(CHUNK_LEN)
-        {
-            last.truncate(at % CHUNK_LEN);
+        let last = at.saturating_sub(1) / CHUNK_LEN;
+        if last < self.full.len() {
+            self.last = std::mem::take(&mut self.full[last]);
+            self.full.truncate(last);
         }
+        self.last.truncate(at - last * CHUNK_LEN);
         tail
     }
 
     /// The number of items in front, for which alone the predicate holds.
     pub(crate) fn partition_point(&self, holds: impl Fn(&T) -> bool) -> usize {
-        let behind = self.chunks.partition_point(|chunk| holds(&chunk[0]));
-        let Some(full) = behind.checked_sub(1) else { return 0 };
-        full * CHUNK_LEN + self.chunks[full].partition_point(holds)
+        let behind = self.full.partition_point(|chunk| chunk.last().is_some_and(&holds));
+        behind * CHUNK_LEN + self.chunk(behind).partition_point(holds)
+    }
+
+    fn chunk(&self, number: usize) -> &[T] {
+        self.full.get(number).unwrap_or(&self.last)
     }
 }
 
@@ -101,16 +99,17 @@ impl<T> std::ops::Index<usize> for Chunks<T> {
     type Output = T;
 
     fn index(&self, at: usize) -> &T {
-        &self.chunks[at / CHUNK_LEN][at % CHUNK_LEN]
+        assert!(at < self.len(), "item {at} of {}", self.len());
+        &self.chunk(at / CHUNK_LEN)[at % CHUNK_LEN]
     }
 }
 
 impl<T> IntoIterator for Chunks<T> {
     type Item = T;
-    type IntoIter = std::iter::Flatten<std::vec::IntoIter<Vec<T>>>;
+    type IntoIter = std::iter::Chain<std::iter::Flatten<std::vec::IntoIter<Vec<T>>>, std::vec::IntoIter<T>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.chunks.into_iter().flatten()
+        self.full.into_iter().flatten().chain(self.last)
     }
 }
 

@@ -12,7 +12,8 @@
 //! A run is a stretch of consecutive queue offsets of one queue. The same stretch of log always makes the same file.
 //! Nothing in it is evidence about the log: a file that is damaged is made anew.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ const CRC_BYTES: usize = 4;
 const RUN_NUMBERS_BYTES: usize = 4 + 8 + 4 + 8 + 8;
 /// Entries or keys under one checksum, and read at once.
 pub(crate) const CHUNK_COUNT: u64 = 1024;
+/// Written at once.
+const PIECE_BYTES: usize = 128 << 10;
 
 /// Consecutive entries of one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +73,19 @@ pub(crate) struct ExtentContent {
     pub(crate) runs: Vec<ContentRun>,
     /// In the order of the log.
     pub(crate) keys: Arc<Chunks<KeyEntry>>,
+}
+
+impl ExtentContent {
+    /// Puts the runs into their order. Where each of them was before.
+    pub(crate) fn sort(&mut self) -> Vec<usize> {
+        let mut placed: Vec<(usize, ContentRun)> = std::mem::take(&mut self.runs).into_iter().enumerate().collect();
+        placed.sort_by(|(_, run), (_, other)| {
+            (&run.topic, run.queue_id, run.first).cmp(&(&other.topic, other.queue_id, other.first))
+        });
+        let (order, runs) = placed.into_iter().unzip();
+        self.runs = runs;
+        order
+    }
 }
 
 /// Where a run lies in a file.
@@ -105,10 +121,14 @@ pub(crate) fn write(path: &Path, content: &ExtentContent) -> io::Result<Vec<Stor
     let directory_bytes: usize = content.runs.iter().map(|run| 2 + run.topic.len() + RUN_NUMBERS_BYTES).sum();
     let mut place = (HEADER_BYTES + directory_bytes) as u64;
     let entries_bytes: u64 = content.runs.iter().map(|run| chunked_bytes(run.entries.len() as u64, ENTRY_BYTES)).sum();
-    let file_bytes = place + entries_bytes + chunked_bytes(keys.len() as u64, KEY_BYTES);
-    // All logs come to their extents at the same time: none grows its own by copying it.
-    let mut out = Vec::with_capacity(file_bytes as usize);
-    out.resize(HEADER_BYTES, 0);
+    let keys_place = place + entries_bytes;
+    let sizes = Sizes {
+        key_count: keys.len() as u32,
+        directory_bytes,
+        keys_place,
+        file_bytes: keys_place + chunked_bytes(keys.len() as u64, KEY_BYTES),
+    };
+    let mut out = vec![0; HEADER_BYTES];
     let mut stored = Vec::with_capacity(content.runs.len());
     for run in &content.runs {
         out.extend_from_slice(&(run.topic.len() as u16).to_be_bytes());
@@ -125,33 +145,64 @@ pub(crate) fn write(path: &Path, content: &ExtentContent) -> io::Result<Vec<Stor
         place += chunked_bytes(u64::from(count), ENTRY_BYTES);
     }
     assert!(out.len() == HEADER_BYTES + directory_bytes, "a directory of {directory_bytes} bytes is {}", out.len());
-    for run in &content.runs {
-        assert!(!run.entries.is_empty(), "a run without entries");
-        for chunk in run.entries.pieces() {
-            let start = out.len();
-            chunk.iter().for_each(|entry| put_entry(&mut out, entry));
-            let crc = crc32fast::hash(&out[start..]);
-            out.extend_from_slice(&crc.to_be_bytes());
-        }
-    }
-    let keys_place = out.len() as u64;
     assert!(keys_place == place, "keys at {keys_place}, not {place}");
-    for chunk in keys.chunks(CHUNK_COUNT as usize) {
-        let start = out.len();
-        chunk.iter().for_each(|key| put_key(&mut out, key));
-        let crc = crc32fast::hash(&out[start..]);
-        out.extend_from_slice(&crc.to_be_bytes());
-    }
-    assert!(out.len() as u64 == file_bytes, "{} bytes of an extent of {file_bytes}", out.len());
-    put_header(&mut out, content, keys.len() as u32, directory_bytes, keys_place);
-    disk::write_derived(path, &out)?;
+    put_header(&mut out, content, &sizes);
+    disk::write_derived(path, |file| {
+        file.write_all(&out)?;
+        let mut pieces = Pieces { file, filled: Vec::with_capacity(PIECE_BYTES), written: out.len() as u64 };
+        for run in &content.runs {
+            assert!(!run.entries.is_empty(), "a run without entries");
+            run.entries.pieces().try_for_each(|chunk| pieces.put(chunk, put_entry))?;
+        }
+        keys.chunks(CHUNK_COUNT as usize).try_for_each(|chunk| pieces.put(chunk, put_key))?;
+        pieces.end(sizes.file_bytes)
+    })?;
     Ok(stored)
 }
 
-fn put_header(out: &mut [u8], content: &ExtentContent, key_count: u32, directory_bytes: usize, keys_place: u64) {
+/// What follows from the content of an extent.
+struct Sizes {
+    key_count: u32,
+    directory_bytes: usize,
+    keys_place: u64,
+    file_bytes: u64,
+}
+
+/// Writes chunks with their checksums, some at a time: all logs come to their extents at the same moment, and what one takes
+/// in memory all of them take.
+struct Pieces<'a> {
+    file: &'a mut File,
+    filled: Vec<u8>,
+    written: u64,
+}
+
+impl Pieces<'_> {
+    fn put<T>(&mut self, chunk: &[T], put: fn(&mut Vec<u8>, &T)) -> io::Result<()> {
+        let start = self.filled.len();
+        chunk.iter().for_each(|item| put(&mut self.filled, item));
+        let crc = crc32fast::hash(&self.filled[start..]);
+        self.filled.extend_from_slice(&crc.to_be_bytes());
+        if self.filled.len() >= PIECE_BYTES / 2 { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.filled)?;
+        self.written += self.filled.len() as u64;
+        self.filled.clear();
+        Ok(())
+    }
+
+    fn end(mut self, file_bytes: u64) -> io::Result<()> {
+        self.flush()?;
+        assert!(self.written == file_bytes, "{} bytes of an extent of {file_bytes}", self.written);
+        Ok(())
+    }
+}
+
+fn put_header(out: &mut [u8], content: &ExtentContent, sizes: &Sizes) {
+    let Sizes { key_count, directory_bytes, keys_place, file_bytes } = *sizes;
     let first = content.runs.iter().map(|run| run.entries[0].store_timestamp_ms).min().unwrap_or(0);
     let last = content.runs.iter().flat_map(|run| run.entries.last()).max_by_key(|entry| entry.offset.0);
-    let file_bytes = out.len() as u64;
     let directory_crc = crc32fast::hash(&out[HEADER_BYTES..HEADER_BYTES + directory_bytes]);
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(MAGIC_AT, &MAGIC.to_be_bytes());

@@ -41,6 +41,11 @@ impl QueueTable {
         queue
     }
 
+    /// All queues, in no order.
+    pub(crate) fn all(&self) -> Vec<QueueRef> {
+        self.topics.values().flat_map(BTreeMap::values).cloned().collect()
+    }
+
     /// All queues by topic and number.
     pub(crate) fn sorted(&self) -> Vec<QueueRef> {
         let mut topics: Vec<_> = self.topics.iter().collect();
