@@ -22,6 +22,7 @@ pub mod picture;
 pub mod pop;
 pub mod ports;
 pub mod process;
+pub mod producer;
 pub mod program;
 pub mod record;
 pub mod relay;

@@ -21,6 +21,8 @@ usage: cargo xtask COMMAND
                         official clients do everything at once while the broker is killed and restarted (30 minutes)
   crowd [--groups N] [--topics N] [--rounds N] [--release]
                         consumers of 1,000 groups come and go in waves beside a steady producer
+  tails [--rounds N] [--only rolls|deletion|readers|writer] [--release]
+                        p99.9 of a steady producer beside segment rolls, deletion, cold readers, and another process's writing
   verdicts [--tries N] [--rounds N] [--slower SHARE] [--release]
                         whether `ringmq bench compare` finds a tenth, and calls equal brokers equal (20 tries of both)
   clients [--only java|benchmarks|go]
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         ["tidy"] => steps.check("tidy", tidy::check),
         ["kill9", rest @ ..] => program(&mut steps, "kill9", &["--rounds", KILL9_ROUNDS], rest),
         ["crowd", rest @ ..] => program(&mut steps, "crowd", &[], rest),
+        ["tails", rest @ ..] => program(&mut steps, "tails", &[], rest),
         ["verdicts", rest @ ..] => program(&mut steps, "verdicts", &[], rest),
         ["soak", rest @ ..] => program(&mut steps, "soak", &[], rest),
         ["clients", rest @ ..] => clients::run(&mut steps, rest),

@@ -19,9 +19,8 @@
 //! messages.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +28,7 @@ use harness::connection::Connection;
 use harness::frame::Frame;
 use harness::limits::{raise_open_files, resident_bytes};
 use harness::process::{Dev, Running};
+use harness::producer::{First, Load, Producer, command};
 use harness::request::{CONSUMER_LIST, HEARTBEAT, MEMBERS_CHANGED, create_topic, heartbeat_of};
 use serde_json::Value;
 
@@ -40,10 +40,8 @@ const MEMBERS: u32 = 2;
 const THREADS: u32 = 64;
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 const WAVE_EVERY: Duration = Duration::from_secs(2);
-/// The producer's rate, and how long it is measured in each span, after a second of warming up.
-const RATE: &str = "5000";
-const SPAN: Duration = Duration::from_secs(25);
-const WARMUP: Duration = Duration::from_secs(1);
+/// What the producer does in each span.
+const LOAD: Load = Load { rate: 5000, span: Duration::from_secs(25), warmup: Duration::from_secs(1), body_bytes: 1024 };
 /// How much larger the producer's p99 may be beside a crowd.
 const RATIO_MAX: f64 = 2.0;
 /// Stand for the names in the heartbeat that all members send.
@@ -91,7 +89,7 @@ fn run(wish: &Wish) -> Result<bool, String> {
     raise_open_files(u64::from(wish.groups * MEMBERS) + 500)?;
     let topics: Vec<String> = (0..wish.topics).map(|topic| format!("crowd-{topic}")).collect();
     let first = First::allowed();
-    println!("producer and its broker go first on their CPUs: {}", if first.broker.is_empty() { "no" } else { "yes" });
+    println!("producer and its broker go first on their CPUs: {}", if first.is_anybody() { "yes" } else { "no" });
     let measured = Place::start("crowd", &topics, first)?;
     let other = Place::start("crowd-other", &topics, First::NOBODY)?;
     let crowd = Crowd { groups: wish.groups, heartbeat: heartbeat(&topics) };
@@ -121,37 +119,6 @@ fn run(wish: &Wish) -> Result<bool, String> {
     Ok(median <= RATIO_MAX && slowest <= SETTLED_WITHIN)
 }
 
-/// What the commands of the producer and of its broker begin with.
-#[derive(Clone, Copy)]
-struct First {
-    producer: &'static [&'static str],
-    broker: &'static [&'static str],
-}
-
-impl First {
-    const NOBODY: First = First { producer: &[], broker: &[] };
-
-    /// Real-time priorities, where they are allowed.
-    fn allowed() -> First {
-        const WANTED: First = First { producer: &["chrt", "--rr", "2"], broker: &["chrt", "--rr", "1"] };
-        let tried = command(WANTED.producer).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if tried.is_ok_and(|status| status.success()) { WANTED } else { First::NOBODY }
-    }
-}
-
-/// The program, behind other words.
-fn command(before: &[&str]) -> Command {
-    let program = harness::program::path();
-    match before {
-        [] => Command::new(program),
-        [name, more @ ..] => {
-            let mut command = Command::new(name);
-            command.args(more).arg(program);
-            command
-        }
-    }
-}
-
 /// A broker.
 struct Place {
     dev: Dev,
@@ -174,47 +141,7 @@ impl Place {
     }
 
     fn produce(&self) -> Result<Producer, String> {
-        let (warmup, span) = (WARMUP.as_secs().to_string(), SPAN.as_secs().to_string());
-        let child = command(self.first.producer)
-            .args(["bench", "send", "--broker", &self.dev.broker, "--rate", RATE])
-            .args(["--warmup", &warmup, "--duration", &span])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("the producer cannot be started: {error}"))?;
-        Ok(Producer { child })
-    }
-}
-
-/// An open-loop producer, which is a process of its own.
-struct Producer {
-    child: Child,
-}
-
-/// In milliseconds.
-struct Figures {
-    p50: f64,
-    p99: f64,
-    p999: f64,
-}
-
-impl Producer {
-    fn figures(self) -> Result<Figures, String> {
-        let output = self.child.wait_with_output().map_err(|error| format!("the producer: {error}"))?;
-        let run: Value =
-            serde_json::from_slice(&output.stdout).map_err(|error| format!("the producer's run: {error}"))?;
-        let figure = |name: &str| {
-            let micros = run["figures"]["latency_us"][name].as_f64();
-            micros.map(|micros| micros / 1000.0).ok_or_else(|| format!("the producer's run has no {name}: {run}"))
-        };
-        Ok(Figures { p50: figure("p50")?, p99: figure("p99")?, p999: figure("p99_9")? })
-    }
-}
-
-impl fmt::Display for Figures {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms", self.p50, self.p99, self.p999)
+        LOAD.start(self.first, &self.dev.broker, &[])
     }
 }
 
@@ -250,7 +177,7 @@ const WAVES: [(&str, Act); 5] = [
 impl Crowd {
     /// Waves at a broker for as long as a producer is measured. What the slowest has taken.
     fn come_and_go(&self, place: &Place, name: &str) -> Result<Duration, String> {
-        let end = Instant::now() + WARMUP + SPAN;
+        let end = Instant::now() + LOAD.warmup + LOAD.span;
         let before = resident_bytes(place.running.pid()).unwrap_or(0);
         let mut groups: Vec<Group> = (0..self.groups).map(|number| Group::new(name, number)).collect();
         let mut most = Duration::ZERO;
