@@ -28,7 +28,7 @@ use harness::connection::Connection;
 use harness::frame::Frame;
 use harness::process::{Dev, Running};
 use harness::producer::{Figures, First, Load, command};
-use harness::request::{MAX_OFFSET, Queue, create_topic, offset_of, pull, runtime_number};
+use harness::request::{MAX_OFFSET, Queue, offset_of, pull, runtime_number};
 
 const RATE: u32 = 5000;
 const SPAN: Duration = Duration::from_secs(12);
@@ -49,6 +49,10 @@ const READERS: u32 = 2;
 const WRITER_BYTES_MAX: u64 = 10_000_000_000;
 const WRITE_BYTES: usize = 1 << 20;
 const DELETE_EXPIRED: i32 = 329;
+/// A broker that nobody sends to has settled when it writes less than this in a second.
+const SETTLED_BYTES: u64 = 32 << 20;
+const SETTLED_SPAN: Duration = Duration::from_secs(1);
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 /// Between two spans, for what the first has left to the disk.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often a disturbance looks whether the span is over.
@@ -162,7 +166,9 @@ impl Place {
         broker.args(dev.arguments());
         let running = Running::start_command(broker);
         running.await_ready()?;
-        Ok(Place { dev, running })
+        let place = Place { dev, running };
+        place.settle()?;
+        Ok(place)
     }
 
     fn connect(&self) -> Result<Connection, String> {
@@ -173,12 +179,28 @@ impl Place {
         Ok(runtime_number(&mut self.connect()?, name))
     }
 
-    /// Bytes that it has read from the disk.
-    fn read_bytes(&self) -> Result<u64, String> {
+    /// Bytes that it has read from the disk (`read_bytes`) or written to it (`write_bytes`).
+    fn disk_bytes(&self, figure: &str) -> Result<u64, String> {
         let path = format!("/proc/{}/io", self.running.pid());
         let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-        let number = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
-        number.ok_or_else(|| format!("{path} has no read_bytes"))
+        let number = text.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(": ")?.parse().ok());
+        number.ok_or_else(|| format!("{path} has no {figure}"))
+    }
+
+    /// Waits until it has written the segments that it prepares, or the first spans would have that.
+    fn settle(&self) -> Result<(), String> {
+        let end = Instant::now() + SETTLED_WITHIN;
+        loop {
+            let before = self.disk_bytes("write_bytes")?;
+            thread::sleep(SETTLED_SPAN);
+            let written = self.disk_bytes("write_bytes")? - before;
+            if written < SETTLED_BYTES {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(format!("a broker that nobody sends to still writes {} MB a second", megabytes(written)));
+            }
+        }
     }
 
     /// Stores [`OLD_BYTES`].
@@ -194,7 +216,7 @@ impl Place {
             .status()
             .map_err(|error| format!("old messages: {error}"))?;
         // A void run has stored them as well.
-        if matches!(status.code(), Some(0 | 6)) { Ok(()) } else { Err(format!("old messages: {status}")) }
+        if matches!(status.code(), Some(0 | 6)) { self.settle() } else { Err(format!("old messages: {status}")) }
     }
 }
 
@@ -347,7 +369,7 @@ fn readers(wish: &Wish, ground: &Ground) -> Result<bool, String> {
     let topic = harness::unique_name("old");
     place.fill(&topic)?;
     let disturb = |stop: &AtomicBool| {
-        let before = place.read_bytes()?;
+        let before = place.disk_bytes("read_bytes")?;
         let pulled = thread::scope(|scope| {
             let read = || {
                 ground.first.follow()?;
@@ -359,7 +381,7 @@ fn readers(wish: &Wish, ground: &Ground) -> Result<bool, String> {
                 .map(|reader| reader.join().expect("a reader does not panic"))
                 .sum::<Result<u64, String>>()
         })?;
-        let read = place.read_bytes()? - before;
+        let read = place.disk_bytes("read_bytes")? - before;
         Ok(format!("{} MB read from the disk, {} MB pulled", megabytes(read), megabytes(pulled)))
     };
     let case = Case {
