@@ -10,6 +10,7 @@ use harness::bench::{self, EXIT_OK, RUN_WITHIN, assert_clean_or_void, number};
 use harness::connection::Connection;
 use harness::folder::Folder;
 use harness::frame::Frame;
+use harness::pop::{Popped, pop};
 use harness::process::Dev;
 use harness::program::{self, Finished, signal};
 use harness::request::{self, CODE_PULL_NOT_FOUND, Pulled, Queue, Stored};
@@ -54,6 +55,18 @@ impl Look {
             spent.nanos += whole(&times["sumNanos"]);
         }
         spent
+    }
+
+    /// How often requests of a kind passed a stage on each core.
+    fn counts(&self, request: &str, stage: &str) -> Vec<u64> {
+        let count = |core: &Value| {
+            let requests =
+                core["requests"].as_array().into_iter().flatten().filter(|times| times["request"] == *request);
+            let stages = requests.flat_map(|times| times["stages"].as_array().into_iter().flatten());
+            let buckets = stages.filter(|times| times["stage"] == *stage).flat_map(|times| times["buckets"].as_array());
+            buckets.flatten().map(|bucket| whole(&bucket["count"])).sum()
+        };
+        self.body["cores"].as_array().into_iter().flatten().map(count).collect()
     }
 
     /// Of all stages but the whole.
@@ -170,6 +183,51 @@ fn a_pull_that_waits_is_parked_and_not_slow() {
         let stages = trace["stages"].as_array().expect("a list").iter().filter(|stage| stage["stage"] != "park");
         assert!(stages.map(|stage| whole(&stage["nanos"])).sum::<u64>() > 200_000_000, "{trace:#}");
     }
+}
+
+#[test]
+fn a_pop_is_read_by_each_owner_and_waits_where_its_connection_is() {
+    let dev = Dev::new("stages-pop").property("flushDiskType=SYNC_FLUSH").property("traceSlowerThanMicros=200000");
+    let _running = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("connected");
+    let queue = topic(&mut connection, "stages-pop");
+    let take = |connection: &mut Connection, wait: Duration| {
+        let answer = connection.call(&pop("stages-poppers", "stages-pop", 60_000, wait.as_millis() as u64));
+        Popped::all_of(&answer.expect("a pop is answered")).expect("the answer of a pop")
+    };
+    // It is answered somewhat earlier than it asks for.
+    assert!(take(&mut connection, STALL + Duration::from_millis(50)).is_empty());
+    send_around(&mut connection, &queue, 8);
+    let popped = take(&mut connection, Duration::ZERO);
+    assert_eq!(popped.len(), 8);
+    // The second time there is nothing to note.
+    for message in popped.iter().chain(&popped[..1]) {
+        connection.call_ok(&message.ack("stages-poppers")).expect("acknowledged");
+    }
+    let look = Look::at(&mut connection);
+    look.assert_sums_agree("pop", 2);
+    let park = look.spent("pop", "park");
+    assert!(park.count == 1 && (STALL_NS * 9 / 10..STALL_NS * 20).contains(&park.nanos), "{park:?}");
+    let (read, route) = (look.counts("pop", "read"), look.counts("pop", "route"));
+    let home = look.counts("pop", "receive").iter().position(|count| *count == 2).expect("where the connection is");
+    for core in 0..read.len() {
+        // Three looks of the one that waits, one of the other.
+        assert!(read[core] >= 4, "{read:?}");
+        assert_eq!(route[core], if core == home { 0 } else { read[core] }, "{route:?}");
+        assert_eq!(look.counts("pop", "park")[core], u64::from(core == home));
+    }
+    look.assert_sums_agree("ack", 9);
+    for (stage, count) in [("receive", 9), ("append", 9), ("gather", 8), ("reply", 9), ("park", 0)] {
+        assert_eq!(look.spent("ack", stage).count, count, "{stage}: {:#}", look.body);
+    }
+    // Its waiting makes no pop slow.
+    for trace in look.body["slow"].as_array().expect("a list") {
+        let stages = trace["stages"].as_array().expect("a list").iter().filter(|stage| stage["stage"] != "park");
+        assert!(stages.map(|stage| whole(&stage["nanos"])).sum::<u64>() > 200_000_000, "{trace:#}");
+    }
+    let info = connection.call_ok(&Frame::request(RUNTIME_INFO)).expect("answered");
+    let info: Value = serde_json::from_slice(&info.body).expect("JSON");
+    assert_eq!(info["table"]["stage_pop_park_count"], "1", "{info:#}");
 }
 
 #[test]

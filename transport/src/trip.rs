@@ -85,6 +85,19 @@ impl Trip {
         Trip { last: arrived, units: [0; Stage::ALL.len()], kind, owner, opaque }
     }
 
+    /// A part of this trip that goes on elsewhere: its stages so far are none.
+    pub fn leg(&self) -> Trip {
+        Trip { units: [0; Stage::ALL.len()], ..*self }
+    }
+
+    /// Goes on where a leg of it has ended.
+    pub fn join(&mut self, leg: &Trip) {
+        for (units, of_leg) in self.units.iter_mut().zip(leg.units) {
+            *units = units.saturating_add(of_leg);
+        }
+        (self.last, self.owner) = (leg.last, leg.owner);
+    }
+
     /// Ends a stage. One that ended before the stage before it, by a clock that was read earlier, has taken nothing.
     pub fn pass(&mut self, stage: Stage, at: Stamp) {
         let passed = at.since(self.last) / UNIT_NS;
@@ -126,6 +139,27 @@ mod tests {
         assert_eq!((trip.units(Stage::Gather), trip.units(Stage::Append)), (0, 0));
         trip.pass(Stage::Flush, at.plus(u64::MAX / 2));
         assert_eq!(trip.units(Stage::Flush), u32::MAX);
+    }
+
+    #[test]
+    fn legs_sum_up_as_one_trip_does() {
+        let start = Stamp::default().plus(1_000_003);
+        let mut trip = Trip::begin(1, 7, CoreId(0), start);
+        trip.pass(Stage::Receive, start.plus(1001));
+        for (owner, at) in [(1, 2002), (2, 4004)] {
+            let mut leg = trip.leg();
+            assert_eq!((leg.units_total(), leg.opaque, leg.kind), (0, 7, 1));
+            leg.owner = CoreId(owner);
+            leg.pass(Stage::Route, start.plus(at));
+            leg.pass(Stage::Read, start.plus(at + 1001));
+            trip.join(&leg);
+        }
+        trip.pass(Stage::Reply, start.plus(6006));
+        assert_eq!((trip.units_total(), trip.owner), (6006 / UNIT_NS, CoreId(2)));
+        let ns = |stage| u64::from(trip.units(stage)) * UNIT_NS;
+        for (stage, expected_ns) in [(Stage::Receive, 1001), (Stage::Route, 2002), (Stage::Read, 2002)] {
+            assert!(ns(stage).abs_diff(expected_ns) <= 2 * UNIT_NS, "{stage:?}: {trip:?}");
+        }
     }
 
     #[test]

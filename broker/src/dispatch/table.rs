@@ -59,11 +59,13 @@ pub(super) fn row(code: i32) -> Option<Row> {
             Row { owner: owner::queue, process: pull::pull, share: Share::Data, kind: Some(Kind::Pull) }
         }
 
-        Code::POP_MESSAGE => row!(owner::here, pop::pop),
+        Code::POP_MESSAGE => Row { owner: owner::here, process: pop::pop, share: Share::Data, kind: Some(Kind::Pop) },
         Code::PEEK_MESSAGE => row!(owner::here, pop::peek),
         Code::NOTIFICATION => row!(owner::here, pop::notification),
         Code::POLLING_INFO => aside!(owner::queue, pop::polling_info),
-        Code::ACK_MESSAGE => row!(owner::queue, pop_ack::acknowledge),
+        Code::ACK_MESSAGE => {
+            Row { owner: owner::queue, process: pop_ack::acknowledge, share: Share::Data, kind: Some(Kind::Ack) }
+        }
         Code::BATCH_ACK_MESSAGE => row!(owner::here, pop_ack::acknowledge_batch),
         Code::CHANGE_MESSAGE_INVISIBLETIME => row!(owner::queue, pop_ack::change_invisible),
         Code::QUERY_ASSIGNMENT => aside!(owner::here, assignment::query_assignment),

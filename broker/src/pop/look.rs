@@ -14,6 +14,7 @@ use super::receipt::Kind;
 use super::take::{Ask, Purpose, Taken, take};
 use crate::call::Refusal;
 use crate::core::Core;
+use crate::stages::Watch;
 use crate::topic::{Topic, attributes};
 
 /// A pop that may be done.
@@ -60,7 +61,7 @@ impl Pop {
 
     /// Takes up to the number wanted. Now and then it begins with what comes again, so that much that is new cannot
     /// hold it up.
-    pub(crate) async fn look(&self, core: &Rc<Core>, pop_ms: u64) -> Result<Looked, Refusal> {
+    pub(crate) async fn look(&self, core: &Rc<Core>, pop_ms: u64, watch: &Watch) -> Result<Looked, Refusal> {
         let mut sources = self.sources(core);
         let drawn = core.draw_below(100);
         let by_priority = self.goes_by_priority(drawn);
@@ -80,7 +81,7 @@ impl Pop {
                 }
                 let asks: Vec<Ask> =
                     queues.into_iter().map(|queue| self.ask(&source, kind, queue, wanted, pop_ms)).collect();
-                match core.on(owner, move |core| async move { take_in_turn(&core, asks).await }).await {
+                match watch.ask(core, owner, move |core| async move { take_in_turn(&core, asks).await }).await {
                     Ok(answered) => looked.add(answered),
                     Err(refusal) if looked.taken.is_empty() => return Err(refusal),
                     // What was taken goes out; the next pop meets the fault.

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use storage::Ticket;
+
 use super::in_flight::PopQueue;
 use super::ledger::{Acknowledged, Ledger, Times};
 use super::receipt::Receipt;
@@ -10,18 +12,19 @@ use crate::core::Core;
 use crate::group;
 use crate::processor::send;
 
-/// A message is done. A receipt that holds no more does nothing: its message came again, or is done already.
+/// A message is done. Gives the note of it; `None` when the receipt holds no more and does nothing: its message came again,
+/// or is done already.
 ///
 /// # Errors
 /// When that cannot be stored.
-pub(crate) async fn acknowledge(core: &Rc<Core>, of: &PopQueue, receipt: &Receipt) -> Result<(), Refusal> {
+pub(crate) async fn acknowledge(core: &Rc<Core>, of: &PopQueue, receipt: &Receipt) -> Result<Option<Ticket>, Refusal> {
     let ledger = core.pops.of(core.log_of_queue(&of.topic, of.queue).id());
-    match send::append(core, &ledger.log, || ledger.acknowledge(of, receipt)).await? {
-        Acknowledged::Void => return Ok(()),
-        Acknowledged::Noted(ticket) => send::reached(&ledger.log, &ticket, true).await?,
-    }
+    let Acknowledged::Noted(ticket) = send::append(core, &ledger.log, || ledger.acknowledge(of, receipt)).await? else {
+        return Ok(None);
+    };
+    send::reached(&ledger.log, &ticket, true).await?;
     went_on(core, &ledger, of, receipt);
-    Ok(())
+    Ok(Some(ticket))
 }
 
 /// Messages of queues of this core are done.

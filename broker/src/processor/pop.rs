@@ -11,10 +11,11 @@ use remoting::header::pop::{
 use remoting::subscription::{EXPRESSION_SQL92, SubscriptionData};
 use remoting::text::Text;
 use runtime::clock;
-use transport::ConnectionId;
+use transport::{ConnectionId, Stage};
 
-use crate::call::{Answer, Outcome, Refusal, Request};
+use crate::call::{Answer, Call, Outcome, Refusal, Request};
 use crate::core::Core;
+use crate::dispatch::start_watched;
 use crate::filter;
 use crate::group;
 use crate::pop::Purpose;
@@ -23,6 +24,7 @@ use crate::pop::in_flight::BATCH_MESSAGES_MAX;
 use crate::pop::look::{Looked, Pop};
 use crate::pop::receipt::{ORDERED_REVIVE_QUEUE, REVIVE_QUEUE};
 use crate::pop::waits::{self, Interest, Waiting};
+use crate::stages::Watch;
 use crate::topic::no_topic;
 
 /// A pop waits so much shorter than its client does, so that the answer comes in time.
@@ -34,8 +36,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The longest time that a message may be held: a day.
 const INVISIBLE_MS_MAX: i64 = 24 * 60 * 60 * 1000;
 
-/// One pop, on its connection's core: a look at all queues, and waiting for a message when they have none.
-pub(crate) async fn pop(core: Rc<Core>, request: Request) -> Outcome {
+/// One pop, on its connection's core.
+pub(crate) fn pop(core: &Rc<Core>, call: Call) {
+    start_watched(core, call, look_and_wait);
+}
+
+/// A look at all queues, and waiting for a message when they have none.
+async fn look_and_wait(core: Rc<Core>, request: Request, watch: Watch) -> Outcome {
     let header = PopMessage::decode(&request.command.fields)?;
     let (connection, until) = (request.connection, clock::instant() + poll_span(header.poll_time_ms));
     let header = detached(header);
@@ -50,7 +57,7 @@ pub(crate) async fn pop(core: Rc<Core>, request: Request) -> Outcome {
             return Err(gone());
         }
         let pop_ms = clock::now_ms().0;
-        let looked = pop.look(&core, pop_ms).await?;
+        let looked = pop.look(&core, pop_ms, &watch).await?;
         let remaining = until.saturating_duration_since(clock::instant());
         if !looked.taken.is_empty() || remaining.is_zero() || core.draining.get() {
             // What woke it while it looked may be more than it took.
@@ -66,6 +73,7 @@ pub(crate) async fn pop(core: Rc<Core>, request: Request) -> Outcome {
             None => waiting = Some(Waiting::park(&core, connection, interest(&core, &pop)).await),
             Some(parked) => is_woken = parked.woken(span(remaining, &looked)).await,
         }
+        watch.pass(Stage::Park);
     }
 }
 
@@ -87,7 +95,7 @@ pub(crate) async fn peek(core: Rc<Core>, request: Request) -> Outcome {
         attempt_id: None,
     };
     let pop = Pop { purpose: Purpose::Peek, ..admit(&core, &header).await? };
-    let looked = pop.look(&core, clock::now_ms().0).await?;
+    let looked = pop.look(&core, clock::now_ms().0, &Watch::default()).await?;
     let code = if looked.taken.is_empty() { ResponseCode::PULL_NOT_FOUND } else { ResponseCode::SUCCESS };
     let response = PopMessageResponse {
         pop_time_ms: 0,
@@ -127,7 +135,7 @@ pub(crate) async fn notification(core: Rc<Core>, request: Request) -> Outcome {
         if is_gone(&core, connection) {
             return Err(gone());
         }
-        let looked = pop.look(&core, clock::now_ms().0).await?;
+        let looked = pop.look(&core, clock::now_ms().0, &Watch::default()).await?;
         let remaining = until.saturating_duration_since(clock::instant());
         let has_message = looked.rest > 0;
         let mut answer = NotificationResponse { has_message, polling_full: false };

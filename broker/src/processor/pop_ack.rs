@@ -10,25 +10,45 @@ use remoting::header::pop::{AckMessage, ChangeInvisibleTime, ChangeInvisibleTime
 use remoting::json;
 use remoting::name;
 use remoting::text::Text;
-use runtime::clock;
+use runtime::clock::{self, Stamp};
+use storage::Ticket;
+use transport::Stage;
 
-use crate::call::{Answer, Outcome, Refusal, Request};
+use crate::call::{Answer, Call, Outcome, Refusal, Request};
 use crate::core::Core;
 use crate::group::queue_ends;
 use crate::pop;
 use crate::pop::in_flight::PopQueue;
 use crate::pop::receipt::Receipt;
+use crate::stages;
 
 /// Receipts of one request. Beyond it the request is refused.
 const RECEIPTS_MAX: usize = 4096;
 
 /// One message is done; on its queue's owner.
-pub(crate) async fn acknowledge(core: Rc<Core>, request: Request) -> Outcome {
+pub(crate) fn acknowledge(core: &Rc<Core>, call: Call) {
+    let (core, Call { request, mut responder }) = (core.clone(), call);
+    runtime::spawn(async move {
+        let noted = acknowledge_one(&core, &request).await;
+        if let Some(trip) = responder.trip() {
+            match &noted {
+                Ok(Some(ticket)) => {
+                    trip.pass(Stage::Append, ticket.accepted);
+                    stages::pass_write(trip, &ticket.write_times());
+                }
+                _ => trip.pass(Stage::Append, Stamp::now()),
+            }
+        }
+        responder.answer(&core, noted.map(|_| Answer::success()));
+    });
+}
+
+/// Gives the note of it; `None` when there was nothing to note.
+async fn acknowledge_one(core: &Rc<Core>, request: &Request) -> Result<Option<Ticket>, Refusal> {
     let header = AckMessage::decode(&request.command.fields)?;
-    let of = queue_of(&core, &header.consumer_group, &header.topic, header.queue_id)?;
-    let receipt = receipt_of(&core, &of, &header.receipt, header.offset)?;
-    pop::acknowledge(&core, &of, &receipt).await?;
-    Ok(Answer::success())
+    let of = queue_of(core, &header.consumer_group, &header.topic, header.queue_id)?;
+    let receipt = receipt_of(core, &of, &header.receipt, header.offset)?;
+    pop::acknowledge(core, &of, &receipt).await
 }
 
 /// Messages of several queues are done; on the connection's core.

@@ -1,7 +1,8 @@
 //! Where the time of this core's requests goes: a histogram for each stage, and the slowest requests one by one.
 //!
 //! A stage is counted on the core that spent it: what happens at a request's connection there, all others on the owner
-//! of its queue. What all cores have is gathered when somebody asks.
+//! of its queue. A pop asks several owners, and each counts what it did for it. What all cores have is gathered when
+//! somebody asks.
 
 mod histogram;
 mod view;
@@ -12,44 +13,49 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::Millis;
+use base::{CoreId, Millis};
 use runtime::clock::{self, Stamp};
 use storage::WriteTimes;
 use transport::{Stage, Trip, UNIT_NS};
 
 use crate::config;
+use crate::core::Core;
 pub(crate) use histogram::Histogram;
 pub(crate) use view::gather;
 
 /// Slow requests kept on one core. Beyond it the oldest goes.
 const SLOW_MAX: usize = 256;
 
-/// Whether a stage is passed where the request's connection lives; the others are where its queue lives.
-fn is_at_connection(stage: Stage) -> bool {
-    matches!(stage, Stage::Receive | Stage::Reply)
-}
-
 /// Kinds of requests that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Send,
     Pull,
+    Pop,
+    /// Of one popped message.
+    Ack,
 }
 
 impl Kind {
-    const ALL: [Kind; 2] = [Kind::Send, Kind::Pull];
+    const ALL: [Kind; 4] = [Kind::Send, Kind::Pull, Kind::Pop, Kind::Ack];
+
+    fn of(trip: &Trip) -> Kind {
+        Kind::ALL[usize::from(trip.kind)]
+    }
 
     fn name(self) -> &'static str {
         match self {
             Kind::Send => "send",
             Kind::Pull => "pull",
+            Kind::Pop => "pop",
+            Kind::Ack => "ack",
         }
     }
 
     /// The stages that such a request may pass, in their order.
     fn stages(self) -> &'static [Stage] {
         match self {
-            Kind::Send => &[
+            Kind::Send | Kind::Ack => &[
                 Stage::Receive,
                 Stage::Route,
                 Stage::Append,
@@ -59,7 +65,17 @@ impl Kind {
                 Stage::Replicate,
                 Stage::Reply,
             ],
-            Kind::Pull => &[Stage::Receive, Stage::Route, Stage::Read, Stage::Park, Stage::Reply],
+            Kind::Pull | Kind::Pop => &[Stage::Receive, Stage::Route, Stage::Read, Stage::Park, Stage::Reply],
+        }
+    }
+
+    /// Whether a stage is passed where the request's connection lives; the others are where its queue lives.
+    fn is_at_connection(self, stage: Stage) -> bool {
+        match stage {
+            Stage::Receive | Stage::Reply => true,
+            // It is parked on all owners, and waits at home.
+            Stage::Park => self == Kind::Pop,
+            _ => false,
         }
     }
 }
@@ -86,6 +102,7 @@ struct KindTimes {
 }
 
 impl KindTimes {
+    /// Records the stages that a trip, or a leg of one, has passed here.
     fn record(&mut self, trip: &Trip, is_here: impl Fn(Stage) -> bool) {
         for stage in Stage::ALL {
             let units = trip.units(stage);
@@ -134,10 +151,18 @@ impl Stages {
         self.is_on.get()
     }
 
-    /// The owner is done with a request.
+    /// The owner is done with a request. One that asks several owners was counted by each ([`Watch::ask`]).
     pub(crate) fn processed(&self, trip: &Trip) {
+        if Kind::of(trip) != Kind::Pop {
+            self.passed(trip);
+        }
+    }
+
+    /// Counts what an owner did for a request, or in a leg of its trip.
+    fn passed(&self, trip: &Trip) {
         if self.is_on() {
-            self.kinds.borrow_mut()[usize::from(trip.kind)].record(trip, |stage| !is_at_connection(stage));
+            let kind = Kind::of(trip);
+            self.kinds.borrow_mut()[kind as usize].record(trip, |stage| !kind.is_at_connection(stage));
         }
     }
 
@@ -161,7 +186,7 @@ impl Stages {
     }
 
     fn end(&self, times: &mut KindTimes, peer: SocketAddr, trip: &Trip) {
-        times.record(trip, is_at_connection);
+        times.record(trip, |stage| Kind::of(trip).is_at_connection(stage));
         let total = trip.units_total();
         times.total.record(u32::try_from(total).unwrap_or(u32::MAX));
         let slower_than = self.slower_than_units.get();
@@ -193,7 +218,7 @@ pub(crate) fn pass_write(trip: &mut Trip, times: &WriteTimes) {
 }
 
 /// The trip of a request that a task of its own works at.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     /// Of a request whose stages are measured.
     trip: Option<Rc<Cell<Trip>>>,
@@ -220,12 +245,43 @@ impl Watch {
     pub(crate) fn trip(&self) -> Option<Trip> {
         self.trip.as_ref().map(|cell| cell.get())
     }
+
+    /// Asks an owner to look for messages; [`Core::on`] with its times. The way there, from the owner that was asked before
+    /// if any, and the look count on that core.
+    pub(crate) async fn ask<T, Made>(
+        &self,
+        core: &Rc<Core>,
+        owner: CoreId,
+        look: impl FnOnce(Rc<Core>) -> Made + Send + 'static,
+    ) -> T
+    where
+        T: Send + 'static,
+        Made: Future<Output = T> + 'static,
+    {
+        let (from, mut leg) = (core.id, self.trip().map(|trip| trip.leg()));
+        let watched = move |core: Rc<Core>| async move {
+            if let Some(leg) = leg.as_mut().filter(|_| core.id != from) {
+                leg.pass(Stage::Route, Stamp::now());
+            }
+            let found = look(core.clone()).await;
+            if let Some(leg) = &mut leg {
+                leg.owner = core.id;
+                leg.pass(Stage::Read, Stamp::now());
+                core.stages.passed(leg);
+            }
+            (found, leg)
+        };
+        let (found, leg) = core.on(owner, watched).await;
+        if let Some(leg) = leg {
+            self.change(|trip| trip.join(&leg));
+        }
+        found
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::CoreId;
 
     #[test]
     fn a_send_that_crosses_cores_is_counted_once_in_each_stage() {
@@ -257,6 +313,46 @@ mod tests {
         let mut safe = trip;
         pass_write(&mut safe, &before);
         assert_eq!(safe, trip);
+    }
+
+    #[test]
+    fn a_pop_is_counted_by_each_owner_and_waits_at_home() {
+        let config = config::Stages { measured: true, slower_than_us: 0 };
+        let owners = [Stages::new(config), Stages::new(config)];
+        let home = Stages::new(config);
+        let start = Stamp::default().plus(1 << 30);
+        let mut trip = Trip::begin(Kind::Pop as u8, 7, CoreId(2), start);
+        trip.pass(Stage::Receive, start.plus(1600));
+        let mut at = start.plus(1600);
+        // Each is asked, nothing is there, it waits, and the first is asked again.
+        for (owner, waits) in [(0, false), (1, true), (0, false)] {
+            let mut leg = trip.leg();
+            leg.owner = CoreId(owner);
+            leg.pass(Stage::Route, at.plus(1600));
+            leg.pass(Stage::Read, at.plus(4800));
+            owners[usize::from(owner)].passed(&leg);
+            trip.join(&leg);
+            at = at.plus(4800);
+            if waits {
+                at = at.plus(160_000);
+                trip.pass(Stage::Park, at);
+            }
+        }
+        home.processed(&trip);
+        home.answered("127.0.0.1:1".parse().expect("an address"), &mut [trip], at.plus(1600));
+        let spent = |stages: &Stages, stage| {
+            let kinds = stages.kinds.borrow();
+            let times: &Times = &kinds[Kind::Pop as usize].stages[stage as usize];
+            (times.histogram.seen().map(|(_, count)| count).sum::<u64>(), times.units)
+        };
+        for (place, expected) in [(&owners[0], [(2, 200), (2, 400)]), (&owners[1], [(1, 100), (1, 200)])] {
+            assert_eq!([Stage::Route, Stage::Read].map(|stage| spent(place, stage)), expected);
+            assert_eq!([Stage::Receive, Stage::Park, Stage::Reply].map(|stage| spent(place, stage)), [(0, 0); 3]);
+        }
+        assert_eq!([Stage::Route, Stage::Read].map(|stage| spent(&home, stage)), [(0, 0); 2]);
+        let at_home = [Stage::Receive, Stage::Park, Stage::Reply].map(|stage| spent(&home, stage));
+        assert_eq!(at_home, [(1, 100), (1, 10_000), (1, 100)]);
+        assert_eq!(home.kinds.borrow()[Kind::Pop as usize].total.units, 100 + 3 * 300 + 10_000 + 100);
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn stage_time(name: &'static str, times: &Times) -> StageTime {
 fn slow_of(core: &Core) -> Vec<SlowRequest> {
     let Stages { slow, .. } = &core.stages;
     let request = |slow: &Slow| {
-        let kind = Kind::ALL[usize::from(slow.trip.kind)];
+        let kind = Kind::of(&slow.trip);
         let passed = kind.stages().iter().filter(|stage| slow.trip.units(**stage) > 0);
         let stage = |stage: &Stage| SlowStage {
             nanos: u64::from(slow.trip.units(*stage)) * UNIT_NS,
