@@ -32,7 +32,7 @@ const fn less(path: &'static str, title: &'static str) -> Figure {
     Figure { path, title, better: Better::Less, closed_only: false }
 }
 
-const FIGURES: [Figure; 18] = [
+const FIGURES: [Figure; 22] = [
     Figure { path: "messages_per_s", title: "messages/s", better: Better::More, closed_only: true },
     less("latency_us/p50", "latency p50, µs"),
     less("latency_us/p99", "latency p99, µs"),
@@ -48,6 +48,10 @@ const FIGURES: [Figure; 18] = [
     less("retry_us/p99", "retry p99, µs"),
     less("pull_us/p50", "pull p50, µs"),
     less("pull_us/p99", "pull p99, µs"),
+    less("pop_us/p50", "pop p50, µs"),
+    less("pop_us/p99", "pop p99, µs"),
+    less("ack_us/p50", "acknowledgement p50, µs"),
+    less("ack_us/p99", "acknowledgement p99, µs"),
     less("caught_up_s", "caught up, s"),
     less("server_cpu_us_per_message", "server CPU, µs/message"),
     Figure { path: "cold_messages_per_s", title: "cold messages/s", better: Better::More, closed_only: false },

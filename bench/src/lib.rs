@@ -39,7 +39,7 @@ mod peer;
 mod phase;
 mod places;
 mod plan;
-mod pull;
+mod read;
 mod ready;
 mod record;
 mod reply;

@@ -17,6 +17,7 @@ use crate::load::Drive;
 use crate::open_loop::REQUESTS_MAX;
 use crate::pace::Arrivals;
 use crate::payload::{self, BODY_BYTES_MIN, Blank};
+use crate::read::{POP_MESSAGES_MAX, POP_TOPICS_MAX, Way};
 use crate::target::TopicForm;
 use crate::template::Extras;
 
@@ -30,6 +31,9 @@ const PAYLOADS_MAX: usize = 4096;
 const LINES_EXTENSION: &str = "jsonl";
 /// Queues of all topics of a phase: each has a frame of its own, and a pull of each group.
 const LANES_MAX: u32 = 1 << 17;
+/// A message can be with a consumer for so long.
+const INVISIBLE_MIN: Duration = Duration::from_secs(1);
+const INVISIBLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Requests whose due times can be drawn: 256 MiB of them.
 const DRAWN_MAX: f64 = (1 << 25) as f64;
 
@@ -99,6 +103,8 @@ pub(crate) enum BodyForm {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reads {
+    /// Of those that read the backlog again and again it is always by pulls.
+    pub(crate) way: Way,
     pub(crate) connections: u16,
     pub(crate) pull_messages: u16,
     /// Groups that each get everything.
@@ -107,6 +113,8 @@ pub(crate) struct Reads {
     pub(crate) cold_groups: u16,
     /// Of the messages those that a group sends back once.
     pub(crate) retry_share: Option<f64>,
+    /// Of pops: what is not acknowledged comes again after it.
+    pub(crate) invisible: Duration,
 }
 
 impl Phase {
@@ -161,6 +169,10 @@ impl Phase {
         if let Some(reads) = self.reads {
             let name = if self.sends.is_some() { "consumer_connections" } else { "connections" };
             set(name, json!(reads.connections));
+            if reads.way == Way::Pop {
+                set("consumers", json!("pop"));
+                set("invisible_s", json!(reads.invisible.as_secs_f64()));
+            }
             set("pull_messages", json!(reads.pull_messages));
             if let Some(share) = reads.retry_share {
                 set("retry_share", json!(share));
@@ -184,6 +196,9 @@ impl Phase {
         }
         if self.sends.is_none() && self.backlog.is_none() && self.topic.create {
             return Err(usage("a phase that only consumes needs a backlog"));
+        }
+        if self.reads.is_some_and(|reads| reads.way == Way::Pop) {
+            self.check_pops()?;
         }
         let Some(sends) = &self.sends else { return Ok(()) };
         if let BodyForm::Sizes { min, max, random_share } = sends.body {
@@ -224,6 +239,25 @@ impl Phase {
         }
     }
 
+    fn check_pops(&self) -> Result<(), BenchError> {
+        let Some(Reads { pull_messages: messages, invisible, .. }) = self.reads else { return Ok(()) };
+        if !(INVISIBLE_MIN..=INVISIBLE_MAX).contains(&invisible) {
+            let (least, most) = (INVISIBLE_MIN.as_secs(), INVISIBLE_MAX.as_secs());
+            let asked = invisible.as_secs_f64();
+            return Err(usage(&format!("invisible is {asked} s, not within {least} and {most} s")));
+        }
+        if messages > POP_MESSAGES_MAX {
+            return Err(usage(&format!(
+                "a pop brings {POP_MESSAGES_MAX} messages at most: pull_messages is {messages}"
+            )));
+        }
+        if self.topic.topics > POP_TOPICS_MAX {
+            let topics = self.topic.topics;
+            return Err(usage(&format!("{topics} topics; consumers that pop have {POP_TOPICS_MAX} at most")));
+        }
+        Ok(())
+    }
+
     /// Kinds of messages that no client or broker has together.
     fn check_kinds(&self, sends: &Sends) -> Result<(), BenchError> {
         let Extras { delay_ms, zlib, commit_share, ordered_keys, .. } = sends.extras;
@@ -233,6 +267,7 @@ impl Phase {
         let has_backlog = self.backlog.is_some();
         // The consumers of the load read the backlog first.
         let caught_up = has_backlog && self.reads.is_some_and(|reads| reads.cold_groups == 0);
+        let pops = self.reads.is_some_and(|reads| reads.way == Way::Pop);
         let resends = self.reads.is_some_and(|reads| reads.retry_share.is_some());
         let wrong = [
             (batch && delay, "the messages of a batch cannot be delayed: leave out batch or delay"),
@@ -242,6 +277,11 @@ impl Phase {
             (delay && ordered, "delayed messages have no order: leave out delay or ordered_keys"),
             (half && ordered, "transactions end in any order: leave out transactions or ordered_keys"),
             (ordered && has_backlog, "the order of a load is not that of a backlog: leave out backlog or ordered_keys"),
+            (ordered && pops, "pops keep no order: leave out ordered_keys or consumers"),
+            (
+                resends && pops,
+                "what is popped is not sent back, but comes again unless it is acknowledged: leave out retry_share or consumers",
+            ),
             (
                 caught_up && resends,
                 "messages of a backlog have the numbers of the load: leave out backlog or retry_share",

@@ -32,12 +32,16 @@ pub(crate) enum Kind {
     Retry,
     /// Of a pull that found something, from request to answer.
     Pull,
+    /// Of a pop that found something, from request to answer.
+    Pop,
+    /// Of the acknowledgement of a popped message, from request to answer.
+    Ack,
     /// How much longer a thread slept than it asked for.
     Hiccup,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 8] = [
+    pub(crate) const ALL: [Kind; 10] = [
         Kind::Send,
         Kind::SendLag,
         Kind::Transaction,
@@ -45,11 +49,13 @@ impl Kind {
         Kind::Late,
         Kind::Retry,
         Kind::Pull,
+        Kind::Pop,
+        Kind::Ack,
         Kind::Hiccup,
     ];
 
     /// What a phase is looked at for, the most telling first.
-    const TELLING: [Kind; 5] = [Kind::Late, Kind::EndToEnd, Kind::Transaction, Kind::Send, Kind::Pull];
+    const TELLING: [Kind; 6] = [Kind::Late, Kind::EndToEnd, Kind::Transaction, Kind::Send, Kind::Pull, Kind::Pop];
 
     /// The most telling of those that were seen.
     pub(crate) fn most_telling(is_seen: impl Fn(Kind) -> bool) -> Option<Kind> {
@@ -65,6 +71,8 @@ impl Kind {
             Kind::Late => "late",
             Kind::Retry => "retry",
             Kind::Pull => "pull",
+            Kind::Pop => "pop",
+            Kind::Ack => "ack",
             Kind::Hiccup => "hiccup",
         }
     }
@@ -79,6 +87,8 @@ impl Kind {
             Kind::Late => "late_us",
             Kind::Retry => "retry_us",
             Kind::Pull => "pull_us",
+            Kind::Pop => "pop_us",
+            Kind::Ack => "ack_us",
             Kind::Hiccup => "hiccup_us",
         }
     }

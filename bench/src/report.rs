@@ -10,7 +10,7 @@ use crate::arguments::TargetArgs;
 use crate::ledger::OffsetLedger;
 use crate::phase::Phase;
 use crate::phase::watch::Watched;
-use crate::pull::PullTally;
+use crate::read::{ReadTally, Way};
 use crate::record::{Gathered, Kind};
 use crate::slow::SlowSends;
 use crate::tally::{Errors, SendTally};
@@ -67,9 +67,10 @@ pub(crate) struct SendFigures<'a> {
     pub(crate) ended_early: bool,
 }
 
-/// Pulls of a run.
-pub(crate) struct PullFigures<'a> {
-    pub(crate) tally: &'a PullTally,
+/// Readers of a run.
+pub(crate) struct ReadFigures<'a> {
+    pub(crate) way: Way,
+    pub(crate) tally: &'a ReadTally,
     pub(crate) total: &'a Gathered,
     /// Messages that there were to get.
     pub(crate) wanted: u64,
@@ -181,7 +182,7 @@ impl Report {
         }
     }
 
-    pub(crate) fn catch_up(&mut self, pulls: &PullFigures<'_>, start_ns: u64) {
+    pub(crate) fn catch_up(&mut self, pulls: &ReadFigures<'_>, start_ns: u64) {
         let tally = pulls.tally;
         let seconds = tally.last_arrival_ns.saturating_sub(start_ns) as f64 / 1e9;
         let per_second = if seconds > 0.0 { tally.messages as f64 / seconds } else { 0.0 };
@@ -189,24 +190,25 @@ impl Report {
         self.figure("messages", tally.messages);
         self.figure("messages_per_s", rounded(per_second, 1));
         self.figure("mb_per_s", rounded(tally.body_bytes as f64 / 1e6 / seconds.max(1e-9), 2));
-        self.times(Kind::Pull, pulls.total);
+        self.times(if pulls.way == Way::Pop { Kind::Pop } else { Kind::Pull }, pulls.total);
         self.pulls(pulls);
         self.errors(&tally.errors);
         self.fault("connections_lost", tally.connections_lost);
     }
 
-    pub(crate) fn tail(&mut self, pulls: &PullFigures<'_>) {
+    pub(crate) fn tail(&mut self, pulls: &ReadFigures<'_>) {
         // Messages that were delayed have a time of their own kind.
         let is_late = !pulls.total.times(Kind::Late).is_empty();
         self.times(if is_late { Kind::Late } else { Kind::EndToEnd }, pulls.total);
         self.figure("messages_consumed", pulls.tally.messages);
         self.pulls(pulls);
         self.fault("pull_errors", pulls.tally.errors.total());
+        self.figure("pull_errors_by_code", by_code(&pulls.tally.errors));
         self.fault("pull_connections_lost", pulls.tally.connections_lost);
     }
 
     /// What those groups read that read the backlog again and again, over so long.
-    pub(crate) fn cold(&mut self, tally: &PullTally, span_ns: u64) {
+    pub(crate) fn cold(&mut self, tally: &ReadTally, span_ns: u64) {
         let seconds = (span_ns as f64 / 1e9).max(1e-9);
         self.figure("cold_messages_per_s", rounded(tally.messages as f64 / seconds, 1));
         self.figure("cold_mb_per_s", rounded(tally.body_bytes as f64 / 1e6 / seconds, 2));
@@ -216,13 +218,24 @@ impl Report {
         self.fault("cold_damaged_bodies", tally.faults.damaged);
     }
 
-    fn pulls(&mut self, pulls: &PullFigures<'_>) {
+    fn pulls(&mut self, pulls: &ReadFigures<'_>) {
         let tally = pulls.tally;
-        let a_pull = if tally.pulls_found == 0 { 0.0 } else { tally.messages as f64 / tally.pulls_found as f64 };
-        self.figure("messages_per_pull", rounded(a_pull, 2));
-        self.figure("pulls_empty", tally.pulls_empty);
-        self.fault("messages_missing", pulls.wanted.saturating_sub(tally.messages));
-        self.fault("offset_jumps", tally.faults.offset_jumps);
+        let an_ask = if tally.asks_found == 0 { 0.0 } else { tally.messages as f64 / tally.asks_found as f64 };
+        let (an_ask, missing) = (rounded(an_ask, 2), tally.missing(pulls.wanted));
+        match pulls.way {
+            Way::Pull => {
+                self.figure("messages_per_pull", an_ask);
+                self.figure("pulls_empty", tally.asks_empty);
+                self.fault("messages_missing", missing);
+                self.fault("offset_jumps", tally.faults.offset_jumps);
+            }
+            Way::Pop => {
+                self.figure("messages_per_pop", an_ask);
+                self.figure("pops_empty", tally.asks_empty);
+                self.fault("messages_missing", missing);
+                self.pops(pulls);
+            }
+        }
         self.fault("wrong_queue", tally.faults.wrong_queue);
         self.fault("damaged_bodies", tally.faults.damaged);
         self.fault("unreadable_pulls", tally.faults.unreadable);
@@ -239,13 +252,23 @@ impl Report {
         }
     }
 
+    fn pops(&mut self, pulls: &ReadFigures<'_>) {
+        let (tally, repeated) = (pulls.tally, pulls.tally.repeated(pulls.wanted));
+        self.times(Kind::Ack, pulls.total);
+        self.figure("acknowledged", tally.popped.acknowledged);
+        self.fault("acks_lost", tally.popped.acks_lost);
+        self.fault("receipts_wrong", tally.faults.receipts_wrong);
+        // What was not acknowledged before its connection ended comes again, as it should.
+        if tally.connections_lost > 0 {
+            self.figure("messages_repeated", repeated);
+        } else {
+            self.fault("messages_repeated", repeated);
+        }
+    }
+
     fn errors(&mut self, errors: &Errors) {
         self.fault("errors", errors.total());
-        let by_code: Map<String, Value> = errors
-            .iter()
-            .map(|(code, count, remark)| (code.to_string(), json!({"count": count, "first_remark": remark})))
-            .collect();
-        self.figure("errors_by_code", by_code);
+        self.figure("errors_by_code", by_code(errors));
     }
 
     pub(crate) fn usage(&mut self, watched: &Watched, total: &Gathered) {
@@ -364,6 +387,12 @@ impl Report {
         writeln!(out, "{}", self.json())?;
         out.flush()
     }
+}
+
+fn by_code(errors: &Errors) -> Map<String, Value> {
+    let told =
+        |(code, count, remark): (i32, u64, &str)| (code.to_string(), json!({"count": count, "first_remark": remark}));
+    errors.iter().map(told).collect()
 }
 
 fn outcome<T>(faults: &[T], void: &[T]) -> Outcome {

@@ -32,12 +32,13 @@ fn request_figures(request: &RequestTimes, times: &StageTimes, total: &Gathered,
         (!stages.is_empty()).then(|| json!({"core": core.core, "stages": stages}))
     });
     let mut figures = json!({"request": name, "stages": stage_rows(request), "cores": cores.collect::<Vec<_>>()});
-    let kind = if name == "send" { Kind::Send } else { Kind::Pull };
-    if let (Some(whole), Some(client_us)) = (request.stage(TOTAL), mean_us(total.times(kind))) {
+    let kind = Kind::ALL.into_iter().find(|kind| kind.tag() == name);
+    let client_us = kind.and_then(|kind| mean_us(total.times(kind)));
+    if let (Some(whole), Some(client_us)) = (request.stage(TOTAL), client_us) {
         let server_us = whole.mean_nanos() / 1e3;
         figures["client_us"] = rounded(client_us, 1);
         figures["server_us"] = rounded(server_us, 1);
-        if kind == Kind::Send {
+        if kind == Some(Kind::Send) {
             let lag_us = mean_us(total.times(Kind::SendLag)).unwrap_or(0.0);
             let wake_us = waits.nanoseconds as f64 / 1e3 / waits.count.max(1) as f64;
             let known_us = lag_us + server_us + wake_us;

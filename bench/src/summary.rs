@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::report::Outcome;
 
 /// Figures of a run that are compared, by their place in its line, and the unit they are shown with.
-const FIGURES: [(&str, &str); 24] = [
+const FIGURES: [(&str, &str); 26] = [
     ("/messages_per_s", "messages/s"),
     ("/mb_per_s", "MB/s"),
     ("/latency_us/p50", "latency p50, us"),
@@ -26,6 +26,8 @@ const FIGURES: [(&str, &str); 24] = [
     ("/late_us/p50", "late p50, us"),
     ("/late_us/p99", "late p99, us"),
     ("/pull_us/p50", "pull p50, us"),
+    ("/pop_us/p50", "pop p50, us"),
+    ("/ack_us/p50", "acknowledgement p50, us"),
     ("/send_lag_us/p99_9", "generator's lag p99.9, us"),
     ("/server_cpu_us_per_message", "server CPU, us/message"),
     ("/server_anonymous_mib_max", "server anonymous memory, MiB"),

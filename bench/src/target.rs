@@ -8,18 +8,18 @@ use remoting::body::group::SubscriptionGroupConfig;
 use remoting::body::route::permission;
 use remoting::code::RequestCode;
 use remoting::command::{Command, HeaderEncoding};
-use remoting::header::consumer_offset::QueryConsumerOffset;
+use remoting::header::consumer_offset::{QueryConsumerOffset, UpdateConsumerOffset};
 use remoting::header::queue_offset::{GetMaxOffset, OffsetResponse, QueueRequest};
 use remoting::text::Text;
 
 use crate::arguments::{TargetArgs, Wire};
 use crate::clock::nanoseconds;
 use crate::error::BenchError;
-use crate::identity::client;
+use crate::identity::{Identity, client};
 use crate::machine;
 use crate::payload::Blank;
 use crate::phase::course::PRODUCER_GROUP;
-use crate::pull::PullForm;
+use crate::read::{ReadForm, Way};
 use crate::template::{Extras, SendForm};
 
 /// The topics of a phase.
@@ -152,17 +152,44 @@ impl Target {
         })
     }
 
-    /// Makes a consumer group with what a group has by default, and tells of its first member, so that its retry topic is
-    /// there before anybody pulls of it.
-    pub(crate) fn announce(&self, form: &PullForm) -> Result<(), BenchError> {
+    /// Makes a consumer group with what a group has by default. Where it does as official clients do, it tells of its first
+    /// member, so that its retry topic is there before anybody pulls of it. One that pops begins where it has committed.
+    pub(crate) fn announce(&self, form: &ReadForm, starts: &[i64]) -> Result<(), BenchError> {
         let (address, group_name) = (self.broker.to_string(), form.group.clone());
         let config = SubscriptionGroupConfig { group_name, ..SubscriptionGroupConfig::default() };
-        let heartbeat = form.heartbeat(0);
+        let mut requests = Vec::new();
+        if form.has_duties {
+            requests.push(form.heartbeat(0));
+        }
+        if form.way == Way::Pop {
+            requests.extend(starts.iter().enumerate().map(|(lane, start)| self.commit(&form.group, lane, *start)));
+        }
         self.call(async move {
             let client = client(&address);
             client.update_group(&address, &config).await?;
-            client.call_broker(&address, heartbeat).await.map(|_| ())
+            for request in requests {
+                client.call_broker(&address, request).await?;
+            }
+            Ok(())
         })
+    }
+
+    fn commit(&self, group: &Text, lane: usize, offset: i64) -> Command {
+        let header = UpdateConsumerOffset {
+            consumer_group: group.clone(),
+            topic: self.lanes.topic(lane).clone(),
+            queue_id: self.lanes.queue_id(lane),
+            commit_offset: offset,
+        };
+        Command::request(RequestCode::UPDATE_CONSUMER_OFFSET, header.to_fields())
+    }
+
+    /// The name that the broker has in a cluster. Where it does not tell, any will do: it is only part of receipts.
+    pub(crate) fn broker_name(&self) -> Result<Text, BenchError> {
+        let address = self.broker.to_string();
+        let configuration = self.call(async move { Ok(client(&address).broker_config(&address).await.ok()) })?;
+        let identity = Identity { configuration, ..Identity::default() };
+        Ok(Text::from(identity.setting("brokerName").unwrap_or("broker")))
     }
 
     /// The first offset of each lane.

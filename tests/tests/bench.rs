@@ -221,6 +221,31 @@ fn an_outage_is_in_the_percentiles_and_the_run_goes_on() {
 }
 
 #[test]
+fn what_was_popped_before_an_outage_comes_again_and_nothing_is_missing() {
+    let dev = Dev::new("bench-pop-outage");
+    let mut running = dev.start();
+    let folder = Folder::new("bench-pop-outage-out");
+    let out = folder.path().join("run");
+    let mut arguments = vec!["run", "failover", "--set", "duration=10s", "--set", "warmup=0", "--set", "rate=500"];
+    arguments.extend(["--set", "consumers=pop", "--set", "consumer_connections=2", "--set", "invisible=2s"]);
+    let mut command = bench(&arguments, &dev.broker, &out);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ringmq can be started");
+    await_lines(&out.join("intervals.csv"), 4);
+    running.kill();
+    let _running = dev.start();
+    let (code, timed_out) = wait_or_kill(&mut child, RUN_WITHIN);
+    let record = record(&out);
+    let phase = &record["phases"][0];
+    assert!(!timed_out && code == Some(EXIT_PARTIAL), "{code:?} {phase:#}");
+    let figures = &phase["figures"];
+    let value = |name: &str| number(&figures[name]);
+    assert_eq!((value("pull_connections_lost"), value("messages_missing")), (2.0, 0.0), "{figures:#}");
+    // Each that came was acknowledged, or its acknowledgement was lost with its connection.
+    assert_eq!(value("acknowledged") + value("acks_lost"), value("messages_consumed"), "{figures:#}");
+    assert!(value("messages_repeated") <= value("messages_consumed") / 2.0, "{figures:#}");
+}
+
+#[test]
 fn an_outage_can_be_a_command() {
     let dev = Dev::new("bench-command");
     let running = dev.start();

@@ -90,6 +90,47 @@ fn consumers_commit_and_send_back_as_real_ones_do() {
 }
 
 #[test]
+fn consumers_pop_and_acknowledge_each_message_once() {
+    let pops = "consumers = \"pop\"\nconsumer_connections = 3\n";
+    let plan = format!(
+        "[[phase]]\nname = \"tail\"\nkind = \"tail\"\nrate = 300\ntopics = 2\ngroups = 2\nclient_duties = true\n{pops}\
+         [[phase]]\nname = \"consume\"\nkind = \"consume\"\nbacklog = 3000\npull_messages = 10\n{pops}\
+         [[phase]]\nname = \"behind\"\nkind = \"tail\"\nrate = 100\nbacklog = 500\ncold_groups = 1\nwire = \"compact\"\n{pops}"
+    );
+    let phases = phases("bench-pops", &plan);
+    let [tail, consume, behind] = &phases[..] else { panic!("{phases:#?}") };
+    for phase in [tail, consume, behind] {
+        assert_eq!(phase["config"]["consumers"], "pop");
+        for fault in ["/messages_missing", "/messages_repeated", "/acks_lost", "/receipts_wrong", "/commits_missing"] {
+            assert_eq!(figure(phase, fault), 0.0, "{fault}: {phase:#}");
+        }
+        assert!(figure(phase, "/ack_us/count") > 100.0, "{phase:#}");
+    }
+    let consumed = figure(tail, "/messages_consumed");
+    assert!(consumed >= 2.0 * 300.0 * 3.0, "{tail:#}");
+    assert_eq!(figure(tail, "/acknowledged"), consumed, "{tail:#}");
+    assert!(figure(tail, "/end_to_end_us/count") >= 2.0 * 300.0 * 2.9, "{tail:#}");
+    assert_eq!((figure(consume, "/messages"), figure(consume, "/acknowledged")), (3000.0, 3000.0), "{consume:#}");
+    // Ten at most, so at least so many.
+    assert!(figure(consume, "/pop_us/count") >= 300.0, "{consume:#}");
+    assert!((1.0..=10.0).contains(&figure(consume, "/messages_per_pop")), "{consume:#}");
+    // A group that joins at the end gets nothing of what was there before; another one reads that again and again.
+    assert!(figure(behind, "/messages_consumed") < 500.0 && figure(behind, "/cold_messages_per_s") > 0.0, "{behind:#}");
+    for (phase, kinds) in [(tail, &["send", "pop", "ack"][..]), (consume, &["pop", "ack"])] {
+        let requests = phase["stages"]["requests"].as_array().expect("a list");
+        let names: Vec<&str> = requests.iter().filter_map(|request| request["request"].as_str()).collect();
+        assert!(kinds.iter().all(|kind| names.contains(kind)), "{kinds:?} of {names:?}");
+    }
+    let asked = |phase: &Value, request: &str| {
+        let requests = phase["stages"]["requests"].as_array().into_iter().flatten();
+        requests.into_iter().find(|told| told["request"] == *request).map(|told| number(&told["client_us"]))
+    };
+    assert!(asked(consume, "pop").is_some_and(|us| us > 0.0) && asked(consume, "ack").is_some_and(|us| us > 0.0));
+    let files = consume["files"].to_string();
+    assert!(files.contains("pop.hgrm") && files.contains("ack.hgrm"), "{files}");
+}
+
+#[test]
 fn lateness_is_a_kind_of_its_own() {
     let plan = "[[phase]]\nkind = \"tail\"\nrate = 100\ndelay = \"1s\"\n";
     let phase = &phases("bench-late", plan)[0];

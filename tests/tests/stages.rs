@@ -398,3 +398,28 @@ fn bench_tells_the_stages_of_each_phase() {
         assert!(page.contains(words), "{words}");
     }
 }
+
+#[test]
+fn bench_tells_the_stages_of_pops() {
+    let dev = Dev::new("stages-bench-pops");
+    let _running = dev.start();
+    let folder = Folder::new("stages-bench-pops-out");
+    let out = folder.path().join("run");
+    let arguments = ["tail", "--rate", "200", "--duration", "2", "--warmup", "0.5", "--set", "consumers=pop"];
+    assert_clean_or_void(&bench::run(&arguments, &dev.broker, &out));
+    let phase = &bench::record(&out)["phases"][0];
+    for (name, stages) in [("pop", &["receive", "read", "park", "reply"][..]), ("ack", &["receive", "append", "reply"])]
+    {
+        let requests = phase["stages"]["requests"].as_array().expect("a list");
+        let request = requests.iter().find(|request| request["request"] == *name);
+        let rows = request.unwrap_or_else(|| panic!("{name}: {phase:#}"))["stages"].as_array().expect("rows");
+        for stage in stages {
+            let row = rows.iter().find(|row| row["stage"] == *stage);
+            assert!(row.is_some_and(|row| number(&row["count"]) > 0.0), "{name} {stage}: {rows:#?}");
+        }
+    }
+    let page = fs::read_to_string(out.join("report.html")).expect("a run leaves a page");
+    for words in ["Where the time of a pop goes", "Where the time of an ack goes"] {
+        assert!(page.contains(words), "{words}");
+    }
+}

@@ -27,7 +27,8 @@ pub(super) fn of_phase(phase: &StoredPhase, of: &str) -> String {
     let stages = &phase.record["stages"];
     for request in stages["requests"].as_array().into_iter().flatten() {
         let name = escaped(request["request"].as_str().unwrap_or_default());
-        let _ = write!(text, "<h3>Where the time of a {name} goes{of}</h3>{}", bar(request));
+        let article = if name.starts_with('a') { "an" } else { "a" };
+        let _ = write!(text, "<h3>Where the time of {article} {name} goes{of}</h3>{}", bar(request));
         let _ = write!(text, "<div class=\"wide\">{}</div>", table(request));
     }
     for (stage, why) in stages["absent"].as_object().into_iter().flatten() {

@@ -20,9 +20,9 @@ use crate::hiccup::HiccupMeter;
 use crate::load::{Drive, Finished, RunningLoad, START_DELAY};
 use crate::order::OrderCheck;
 use crate::pace::Pace;
-use crate::pull::{AtEnd, PullBounds, PullForm, PullTally, RETRY_DELAY_NS, RunningPulls};
+use crate::read::{AtEnd, RETRY_DELAY_NS, ReadBounds, ReadForm, ReadTally, RunningGroup, Way};
 use crate::record::{Boards, Shelf};
-use crate::report::{PullFigures, Report, SendFigures};
+use crate::report::{ReadFigures, Report, SendFigures};
 use crate::stages;
 use crate::tally::Waits;
 use crate::target::Target;
@@ -103,26 +103,30 @@ struct Bounds {
 #[derive(Default)]
 struct Readers {
     /// Each gets all that is sent, or all that is there.
-    groups: Vec<RunningPulls>,
+    groups: Vec<RunningGroup>,
     /// These read the backlog again and again.
-    cold: Vec<RunningPulls>,
+    cold: Vec<RunningGroup>,
 }
 
 impl Readers {
     fn message_count(&self) -> u64 {
-        self.groups.iter().map(RunningPulls::message_count).sum()
+        self.groups.iter().map(RunningGroup::message_count).sum()
     }
 
     fn retries_open(&self) -> u64 {
-        self.groups.iter().map(RunningPulls::retries_open).sum()
+        self.groups.iter().map(RunningGroup::retries_open).sum()
+    }
+
+    fn acks_open(&self) -> u64 {
+        self.groups.iter().map(RunningGroup::acks_open).sum()
     }
 
     fn have_ended(&self) -> bool {
-        self.groups.iter().all(RunningPulls::has_ended)
+        self.groups.iter().all(RunningGroup::has_ended)
     }
 
-    fn finish(pulls: Vec<RunningPulls>) -> PullTally {
-        let mut all = PullTally::default();
+    fn finish(pulls: Vec<RunningGroup>) -> ReadTally {
+        let mut all = ReadTally::default();
         pulls.into_iter().for_each(|pulls| all.merge(pulls.finish()));
         all
     }
@@ -139,7 +143,10 @@ impl Course<'_> {
         };
         // What takes a while is done before the clock of the phase starts.
         let bounds = phase.reads.map(|reads| self.bounds(&reads)).transpose()?;
-        let groups = phase.reads.map(|reads| self.groups(&reads)).transpose()?.unwrap_or_default();
+        let groups = match (&phase.reads, &bounds) {
+            (Some(reads), Some(bounds)) => self.groups(reads, bounds)?,
+            _ => Vec::new(),
+        };
         let (boards, sheets) = (Boards::new(), Sheets::new());
         let links = match &phase.sends {
             Some(sends) => Link::open_all(self.target.broker, sends.connections)?,
@@ -151,18 +158,7 @@ impl Course<'_> {
         let (mut readers, wanted) = self.start_readers(bounds.as_ref(), &groups, &shelf)?;
         let producers = phase.has_duties.then(|| self.start_duties(&links)).transpose()?;
         let hiccups = HiccupMeter::start(&shelf, clock)?;
-        let load = match (&drive, &self.form, &phase.sends) {
-            (Some(drive), Some(form), Some(sends)) => {
-                clock.sleep_until(start_ns.saturating_sub(nanoseconds(START_DELAY)));
-                let mut target = self.target.clone();
-                if sends.extras.delay_ms.is_some() || sends.extras.commit_share.is_some() {
-                    // They are answered with an offset among those that wait for their time, or for their end.
-                    target.starts.clear();
-                }
-                Some(RunningLoad::start(&target, form, links, drive, start_ns, &shelf, clock)?)
-            }
-            _ => None,
-        };
+        let load = self.start_load(&drive, links, start_ns, &shelf)?;
         // All threads of the load are there. What this one does once a second is not to hold up a broker beside it.
         let _watching = Ordinary::begin();
         let mut watch = Watch::new(clock, shelf, &self.target, sheets, desk);
@@ -190,7 +186,7 @@ impl Course<'_> {
         if let Some(producers) = producers {
             producers.finish();
         }
-        let commits_missing = phase.has_duties.then(|| self.commits_missing(&mut readers));
+        let commits_missing = self.commits_missing(&mut readers);
         let pulled = Readers::finish(readers.groups);
         let cold = Readers::finish(readers.cold);
         watch.remainder();
@@ -215,6 +211,24 @@ impl Course<'_> {
         Ok(Measured { report, timeline })
     }
 
+    /// Starts to send, shortly before the first message is due.
+    fn start_load(
+        &self,
+        drive: &Option<Drive>,
+        links: Vec<Arc<Link>>,
+        start_ns: u64,
+        shelf: &Arc<Shelf>,
+    ) -> Result<Option<RunningLoad>, BenchError> {
+        let (Some(drive), Some(form), Some(sends)) = (drive, &self.form, &self.phase.sends) else { return Ok(None) };
+        self.clock.sleep_until(start_ns.saturating_sub(nanoseconds(START_DELAY)));
+        let mut target = self.target.clone();
+        if sends.extras.delay_ms.is_some() || sends.extras.commit_share.is_some() {
+            // They are answered with an offset among those that wait for their time, or for their end.
+            target.starts.clear();
+        }
+        RunningLoad::start(&target, form, links, drive, start_ns, shelf, self.clock).map(Some)
+    }
+
     fn rate(&self) -> u64 {
         match self.phase.sends.as_ref().map(|sends| &sends.pacing) {
             Some(Pacing::Rate { rate, .. }) => u64::from(*rate),
@@ -234,28 +248,40 @@ impl Course<'_> {
         self.phase.sends.is_none() || self.phase.backlog.is_some() && reads.cold_groups == 0
     }
 
-    /// What the groups ask for that get everything. Those that do as official clients do are made known to the target.
-    fn groups(&self, reads: &Reads) -> Result<Vec<PullForm>, BenchError> {
+    /// What the groups ask for that get everything. Those that do as official clients do, or pop, are made known to the
+    /// target.
+    fn groups(&self, reads: &Reads, bounds: &Bounds) -> Result<Vec<ReadForm>, BenchError> {
         let end = if self.phase.sends.is_some() { AtEnd::Waits } else { AtEnd::Ends };
-        let forms: Vec<PullForm> =
-            (0..reads.groups).map(|index| self.pull_form(reads, self.group(index), end)).collect();
-        forms.iter().filter(|form| form.has_duties).try_for_each(|form| self.target.announce(form))?;
+        let broker_name = if reads.way == Way::Pop { self.target.broker_name()? } else { Text::default() };
+        let form = |index| {
+            let form = self.read_form(reads, self.group(index), end);
+            ReadForm { way: reads.way, broker_name: broker_name.clone(), ..form }
+        };
+        let forms: Vec<ReadForm> = (0..reads.groups).map(form).collect();
+        let is_known = |form: &&ReadForm| form.has_duties || form.way == Way::Pop;
+        let starts = self.starts(reads, bounds);
+        forms.iter().filter(is_known).try_for_each(|form| self.target.announce(form, starts))?;
         Ok(forms)
+    }
+
+    /// Where the groups begin that get everything.
+    fn starts<'b>(&self, reads: &Reads, bounds: &'b Bounds) -> &'b [i64] {
+        if self.catches_up(reads) { &bounds.begins } else { &bounds.ends }
     }
 
     /// Starts whoever reads, and tells how many messages there were to get by then; none when there are no readers.
     fn start_readers(
         &self,
         bounds: Option<&Bounds>,
-        groups: &[PullForm],
+        groups: &[ReadForm],
         shelf: &Arc<Shelf>,
     ) -> Result<(Readers, Option<u64>), BenchError> {
         let mut readers = Readers::default();
-        let (Some(reads), Some(Bounds { begins, ends })) = (self.phase.reads, bounds) else {
+        let (Some(reads), Some(bounds)) = (self.phase.reads, bounds) else {
             return Ok((readers, None));
         };
-        let tail = self.phase.sends.is_some();
-        let starts = if self.catches_up(&reads) { begins } else { ends };
+        let (tail, Bounds { begins, ends }) = (self.phase.sends.is_some(), bounds);
+        let starts = self.starts(&reads, bounds);
         let there: i64 = ends.iter().zip(starts).map(|(end, start)| end - start).sum();
         if !tail && there == 0 {
             let (topic, queues) = (&self.target.lanes.topics[0], self.target.lanes.queues);
@@ -265,13 +291,13 @@ impl Course<'_> {
         }
         let limits = (!tail).then_some(ends.as_slice());
         for form in groups {
-            readers.groups.push(self.start_pulls(form, PullBounds { starts, limits }, shelf)?);
+            readers.groups.push(self.start_pulls(form, ReadBounds { starts, limits }, shelf)?);
         }
         for index in 0..reads.cold_groups {
             let group = format!("{CONSUMER_GROUP}_cold_{index}");
             let form =
-                PullForm { has_duties: false, retry_share: None, ..self.pull_form(&reads, group, AtEnd::Repeats) };
-            let bounds = PullBounds { starts: begins, limits: Some(ends) };
+                ReadForm { has_duties: false, retry_share: None, ..self.read_form(&reads, group, AtEnd::Repeats) };
+            let bounds = ReadBounds { starts: begins, limits: Some(ends) };
             readers.cold.push(self.start_pulls(&form, bounds, shelf)?);
         }
         Ok((readers, Some(there as u64 * u64::from(reads.groups))))
@@ -279,23 +305,24 @@ impl Course<'_> {
 
     fn start_pulls(
         &self,
-        form: &PullForm,
-        bounds: PullBounds<'_>,
+        form: &ReadForm,
+        bounds: ReadBounds<'_>,
         shelf: &Arc<Shelf>,
-    ) -> Result<RunningPulls, BenchError> {
+    ) -> Result<RunningGroup, BenchError> {
         let connections = self.phase.reads.map_or(1, |reads| reads.connections);
-        RunningPulls::start(&self.target, form, connections, bounds, shelf, self.clock)
+        RunningGroup::start(&self.target, form, connections, bounds, shelf, self.clock)
     }
 
-    /// One that commits offsets is this run's own: it has none before.
+    /// One whose offsets are committed is this run's own: it has none before.
     fn group(&self, index: u16) -> String {
-        match self.phase.has_duties {
+        match self.commits() {
             true => format!("{CONSUMER_GROUP}_{:x}_{index}", self.target.run),
             false => format!("{CONSUMER_GROUP}_{index}"),
         }
     }
 
-    fn pull_form(&self, reads: &Reads, group: String, end: AtEnd) -> PullForm {
+    /// Of readers that pull.
+    fn read_form(&self, reads: &Reads, group: String, end: AtEnd) -> ReadForm {
         let lanes = self.target.lanes.clone();
         let (order, commit_share) = match (&self.form, &self.phase.sends) {
             (Some(form), Some(sends)) => {
@@ -304,9 +331,12 @@ impl Course<'_> {
             }
             _ => (None, None),
         };
-        PullForm {
+        ReadForm {
+            way: Way::Pull,
             encoding: self.target.encoding,
             group: Text::from(group),
+            broker_name: Text::default(),
+            invisible: reads.invisible,
             lanes,
             count_max: reads.pull_messages,
             end,
@@ -328,8 +358,11 @@ impl Course<'_> {
         Duties::start(links.iter().enumerate().map(member).collect(), self.clock)
     }
 
-    /// How many queues of all groups the target has another offset of than was committed last.
-    fn commits_missing(&self, readers: &mut Readers) -> u64 {
+    /// How many queues of all groups the target has another offset of than was committed last, where any are committed.
+    fn commits_missing(&self, readers: &mut Readers) -> Option<u64> {
+        if !self.commits() {
+            return None;
+        }
         let limit_ns = self.clock.now_ns() + nanoseconds(COMMIT_TIME_MAX);
         let mut missing = 0;
         for pulls in &mut readers.groups {
@@ -343,7 +376,12 @@ impl Course<'_> {
                 self.clock.sleep(ARRIVAL_PERIOD);
             };
         }
-        missing
+        Some(missing)
+    }
+
+    /// Whether the target has offsets of the groups: they commit them, or what they acknowledge is.
+    fn commits(&self) -> bool {
+        self.phase.has_duties || self.phase.reads.is_some_and(|reads| reads.way == Way::Pop)
     }
 
     fn delay_ms(&self) -> u64 {
@@ -355,7 +393,8 @@ impl Course<'_> {
         let groups = readers.groups.len() as u64;
         let retry_ns = if readers.retries_open() > 0 { RETRY_DELAY_NS } else { 0 };
         let later_ns = (self.delay_ms() * 1_000_000).max(retry_ns);
-        let limit_ns = self.clock.now_ns() + nanoseconds(ARRIVAL_TIME_MAX) + later_ns;
+        let again = readers.groups.iter().map(RunningGroup::comes_again_after).max().unwrap_or_default();
+        let limit_ns = self.clock.now_ns() + nanoseconds(ARRIVAL_TIME_MAX + again) + later_ns;
         let tally = &finished.tally;
         let acknowledged = match self.form.as_ref().and_then(|form| form.extras.commit_share) {
             Some(_) => tally.committed,
@@ -372,7 +411,10 @@ impl Course<'_> {
             };
             // Delayed messages come to their queues one by one, so what is wanted may still grow.
             let may_grow = self.delay_ms() > 0 && self.clock.now_ns() + 1_000_000_000 < limit_ns;
-            let is_there = readers.message_count() >= wanted.messages() && readers.retries_open() == 0 && !may_grow;
+            let is_there = readers.message_count() >= wanted.messages()
+                && readers.retries_open() == 0
+                && readers.acks_open() == 0
+                && !may_grow;
             if is_there || readers.have_ended() || self.clock.now_ns() >= limit_ns {
                 return wanted;
             }
@@ -400,7 +442,8 @@ impl Course<'_> {
             return Err(BenchError::ConnectionsLost { broker: self.target.broker.to_string() });
         }
         let mut report = Report::new(args, phase, &self.target);
-        let pulls = came.wanted.map(|wanted| PullFigures {
+        let pulls = came.wanted.map(|wanted| ReadFigures {
+            way: phase.reads.map_or(Way::Pull, |reads| reads.way),
             tally: &came.pulled,
             wanted: wanted.messages(),
             total: &timeline.total,
@@ -476,8 +519,8 @@ fn where_time_went(came: &Came, timeline: &Timeline, report: &mut Report) {
 /// What came of a phase, before it is told.
 struct Came {
     finished: Option<Finished>,
-    pulled: PullTally,
-    cold: PullTally,
+    pulled: ReadTally,
+    cold: ReadTally,
     wanted: Option<Wanted>,
     watched: Watched,
     span_from_ns: u64,

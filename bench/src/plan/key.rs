@@ -53,7 +53,7 @@ const fn count(min: u64, max: u64) -> Takes {
     Takes::Count { min, max }
 }
 
-pub(crate) const KEYS: [Key; 36] = [
+pub(crate) const KEYS: [Key; 38] = [
     both(
         "kind",
         Takes::OneOf(&KINDS),
@@ -101,8 +101,14 @@ pub(crate) const KEYS: [Key; 36] = [
     of_sends("commit_share", Takes::Share, "of transactions: the share that is committed; the rest is rolled back"),
     of_sends("flushed", Takes::Switch, "false: answered before the flush, also where flushDiskType=SYNC_FLUSH"),
     of_sends("compression", Takes::OneOf(&["none", "zlib"]), "how bodies travel and are stored"),
+    of_reads(
+        "consumers",
+        Takes::OneOf(&["pull", "pop"]),
+        "how messages are got: pulled from each queue, or popped from all and acknowledged one by one",
+    ),
+    of_reads("invisible", Takes::Span, "of consumers = \"pop\": what is not acknowledged comes again after it"),
     of_reads("consumer_connections", count(1, 1024), "connections of each group"),
-    of_reads("pull_messages", count(1, 1024), "messages a pull may bring"),
+    of_reads("pull_messages", count(1, 1024), "messages a pull or pop may bring"),
     of_reads("groups", count(1, 64), "groups that each get everything"),
     of_tails(
         "retry_share",

@@ -7,11 +7,15 @@ use super::key::{Key, Scalar};
 use crate::arguments::Wire;
 use crate::error::BenchError;
 use crate::phase::{Backlog, BodyForm, Pacing, Phase, Reads, Sends, Shape, seconds, usage};
+use crate::read::Way;
 use crate::target::TopicForm;
 use crate::template::Extras;
 
 /// Phases that one table of a plan may make: more were asked for by mistake.
 const PHASES_MAX: usize = 1000;
+
+/// What official clients ask for, in seconds.
+const INVISIBLE_S: f64 = 60.0;
 
 /// Values of a key, in the order in which they are swept.
 #[derive(Clone, Debug)]
@@ -154,12 +158,18 @@ impl Chosen<'_> {
 
     fn phase(&self, name: String, base: &Path, topic: &TopicForm) -> Result<Phase, BenchError> {
         let kind = self.text("kind").unwrap_or("send");
+        let invisible = self.span("invisible", INVISIBLE_S)?;
         let reads = (kind != "send").then(|| Reads {
+            way: match self.text("consumers") {
+                Some("pop") => Way::Pop,
+                _ => Way::Pull,
+            },
             connections: self.small("consumer_connections", 1),
             pull_messages: self.small("pull_messages", 32),
             groups: self.small("groups", 1),
             cold_groups: self.small("cold_groups", 0),
             retry_share: self.share("retry_share").filter(|share| *share > 0.0),
+            invisible,
         });
         let backlog = self.count("backlog", 0);
         if reads.is_some_and(|reads| reads.cold_groups > 0) && (backlog == 0 || kind == "consume") {

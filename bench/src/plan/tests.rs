@@ -1,5 +1,6 @@
 use super::*;
 use crate::phase::{Pacing, Shape};
+use crate::read::Way;
 
 fn source(text: &str) -> Source {
     Source { name: "p.toml".to_owned(), text: text.to_owned() }
@@ -99,6 +100,11 @@ fn values_that_do_not_go_together_name_their_phase() {
         ("kind = \"tail\"\nordered_keys = 5\nbacklog = 9\n", "leave out backlog or ordered_keys"),
         ("kind = \"send\"\ntopics = 200\nqueues = 1000\n", "131,072"),
         ("kind = \"send\"\nduration = 0\n", "more than nothing"),
+        ("kind = \"tail\"\nconsumers = \"pop\"\npull_messages = 33\n", "32 messages at most"),
+        ("kind = \"consume\"\nbacklog = 9\nconsumers = \"pop\"\ntopics = 513\n", "512 at most"),
+        ("kind = \"tail\"\nconsumers = \"pop\"\ninvisible = \"2ms\"\n", "within 1 and 86400 s"),
+        ("kind = \"tail\"\nconsumers = \"pop\"\nordered_keys = 5\n", "pops keep no order"),
+        ("kind = \"tail\"\nconsumers = \"pop\"\nretry_share = 0.1\n", "not sent back"),
     ] {
         let error = read(&format!("[[phase]]\nname = \"x y\"\n{lines}"), &[]).unwrap_err();
         assert!(error.starts_with("p.toml: phase \"x y\": ") && error.contains(part), "{lines}\n{error}");
@@ -138,6 +144,9 @@ fn a_single_command_takes_the_keys_of_plans() {
     let phases = one("send", &["size=100"], &["size=200,300", "keys=true"]).unwrap();
     assert_eq!(phases.len(), 2);
     assert!(phases[0].sends.as_ref().unwrap().extras.keys);
+    let tail = one("tail", &[], &["consumers=pull,pop"]).unwrap();
+    assert_eq!([0, 1].map(|index: usize| tail[index].reads.unwrap().way), [Way::Pull, Way::Pop]);
+    assert_eq!((tail[0].config().get("consumers"), tail[1].config()["consumers"].as_str()), (None, Some("pop")));
     assert!(one("send", &[], &["groups=2"]).unwrap_err().contains("nothing to `bench send`"));
     assert!(one("send", &["window=0"], &[]).unwrap_err().starts_with("--window=0: window cannot be 0"));
     assert!(one("consume", &[], &[]).unwrap_err().contains("needs a backlog"));
