@@ -74,7 +74,7 @@ pub struct TargetArgs {
     #[arg(long)]
     pub target: Option<String>,
     /// Tell sends one by one that take longer, each with its stages at the target: 5ms, 800us.
-    #[arg(long, value_name = "TIME", value_parser = slower_than)]
+    #[arg(long, value_name = "TIME", value_parser = time_with_unit)]
     pub trace_slower_than: Option<Duration>,
 }
 
@@ -85,7 +85,7 @@ impl TargetArgs {
     }
 }
 
-fn slower_than(text: &str) -> Result<Duration, String> {
+fn time_with_unit(text: &str) -> Result<Duration, String> {
     let seconds = span(text).ok_or("a time has a unit: us, ms or s")?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
@@ -321,6 +321,10 @@ pub struct CannedArgs {
     /// --no-create --no-offset-check`.
     #[arg(long, default_value = "127.0.0.1:0", value_parser = address)]
     pub listen: SocketAddr,
+    /// Answer so long after a request was read: 1ms, 500us. What is told of such a target shows whether the generator tells the
+    /// truth.
+    #[arg(long, value_name = "TIME", value_parser = time_with_unit)]
+    pub delay: Option<Duration>,
 }
 
 #[derive(Debug, ClapArgs)]

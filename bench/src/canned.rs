@@ -1,14 +1,16 @@
-//! A target that stores nothing: it answers every request at once as if it were a send that was stored. No broker that is
-//! measured on the same machine can show more than this one.
+//! A target that stores nothing: it answers every request at once, or after a time that is known, as if it were a send that was
+//! stored. No broker that is measured on the same machine can show more than this one.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use remoting::command::Command;
 use remoting::fields::Fields;
 use remoting::frame::{self, HEADER_WORD_BYTES, LENGTH_BYTES};
 
+use crate::clock::{RunClock, nanoseconds};
 use crate::places::{OPAQUE_DIGITS, OPAQUE_PLACE, place_of};
 
 /// Bytes asked of a socket at once, at least.
@@ -19,21 +21,21 @@ const TAG_JSON: u8 = 0;
 const COMPACT_OPAQUE_AT: usize = 2 + 1 + 2;
 const OPAQUE_NAME: &[u8] = b"\"opaque\":";
 
-/// Answers on all connections until the process ends, each on a thread of its own.
+/// Answers on all connections until the process ends, each on a thread of its own: what was read together so long after that.
 ///
 /// # Errors
 /// When no more connections can be taken.
-pub fn serve(listener: &TcpListener) -> io::Result<()> {
+pub fn serve(listener: &TcpListener, delay: Duration) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
         // A connection that fails has ended, and its client knows.
-        runtime::core::thread("canned", move || drop(answer(&stream)))?;
+        runtime::core::thread("canned", move || drop(answer(&stream, delay)))?;
     }
 }
 
-fn answer(mut stream: &TcpStream) -> io::Result<()> {
-    let canned = Canned::new();
+fn answer(mut stream: &TcpStream, delay: Duration) -> io::Result<()> {
+    let (canned, clock) = (Canned::new(), RunClock::start());
     let (mut input, mut filled, mut output) = (vec![0; RECEIVE_BYTES], 0, Vec::new());
     let mut opaque_at = 0;
     loop {
@@ -41,6 +43,7 @@ fn answer(mut stream: &TcpStream) -> io::Result<()> {
         if received == 0 {
             return Ok(());
         }
+        let due_ns = clock.now_ns() + nanoseconds(delay);
         filled += received;
         let mut at = 0;
         let mut wanted = bytes_wanted(&input[..filled])?;
@@ -54,6 +57,9 @@ fn answer(mut stream: &TcpStream) -> io::Result<()> {
         filled -= at;
         if input.len() < wanted.max(filled + RECEIVE_BYTES / 2) {
             input.resize(wanted.max(filled + RECEIVE_BYTES), 0);
+        }
+        if !delay.is_zero() {
+            clock.sleep_until(due_ns);
         }
         stream.write_all(&output)?;
         output.clear();

@@ -190,7 +190,7 @@ fn in_turn(brokers: [SocketAddr; 2], args: &CompareArgs) -> Result<([PathBuf; 2]
 fn canned(args: &CannedArgs) -> Result<Outcome, BenchError> {
     let listener = TcpListener::bind(args.listen).map_err(BenchError::Executor)?;
     print(&format!("{}\n", listener.local_addr().map_err(BenchError::Executor)?))?;
-    canned::serve(&listener).map(|()| Outcome::Clean).map_err(BenchError::Executor)
+    canned::serve(&listener, args.delay.unwrap_or_default()).map(|()| Outcome::Clean).map_err(BenchError::Executor)
 }
 
 fn print(text: &str) -> Result<(), BenchError> {

@@ -1,6 +1,7 @@
 //! A generator that allocates for each message measures its allocator. This program has one test, as all of it is counted.
 
 use std::net::TcpListener;
+use std::time::Duration;
 
 use clap::{Args as _, FromArgMatches};
 use runtime::allocations::{self, Counting};
@@ -24,7 +25,7 @@ fn allocations_of(broker: &str, options: &[&str]) -> u64 {
 fn a_message_needs_no_memory_of_its_own() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let broker = listener.local_addr().expect("it is bound").to_string();
-    std::thread::spawn(move || bench::canned::serve(&listener));
+    std::thread::spawn(move || bench::canned::serve(&listener, Duration::ZERO));
     for (load, fewer, more) in [
         ("closed loop", &["--messages", "100000"][..], &["--messages", "200000"][..]),
         ("open loop", &["--rate", "50000", "--duration", "2"], &["--rate", "50000", "--duration", "4"]),
