@@ -239,7 +239,8 @@ fn what_was_popped_before_an_outage_comes_again_and_nothing_is_missing() {
     assert!(!timed_out && code == Some(EXIT_PARTIAL), "{code:?} {phase:#}");
     let figures = &phase["figures"];
     let value = |name: &str| number(&figures[name]);
-    assert_eq!((value("pull_connections_lost"), value("messages_missing")), (2.0, 0.0), "{figures:#}");
+    // A connection that is made while the killed broker's listening socket is still there is lost, too.
+    assert!(value("pull_connections_lost") >= 2.0 && value("messages_missing") == 0.0, "{figures:#}");
     // Each that came was acknowledged, or its acknowledgement was lost with its connection.
     assert_eq!(value("acknowledged") + value("acks_lost"), value("messages_consumed"), "{figures:#}");
     assert!(value("messages_repeated") <= value("messages_consumed") / 2.0, "{figures:#}");
