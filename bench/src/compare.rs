@@ -10,8 +10,9 @@ use sample::{Change, Sample, Verdict};
 
 /// Rounds of each run below which there is no verdict.
 const ROUNDS_MIN: usize = 3;
-/// Of two runs of the same thing, so many may be told to differ somewhere.
-const FALSE_ALARMS: f64 = 0.05;
+/// Of two runs of the same thing, so many may be told to differ somewhere by chance. Promised is 1 of 20; the rest is for what is no
+/// chance: two processes of one program differ a little for as long as they run.
+const FALSE_ALARMS: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Better {
@@ -165,7 +166,7 @@ fn notes(left: &StoredRun, right: &StoredRun, rows: &[Compared]) -> Vec<String> 
         notes.push(format!("{rounds} round(s) tell no difference from noise: repeat with --rounds 7"));
     } else if rows.iter().any(|row| row.change.chance_least > FALSE_ALARMS / rows.len() as f64) {
         notes.push(format!(
-            "{rounds} rounds and {} figures: about one of them differs by mere chance more often than in 1 of 20 \
+            "{rounds} rounds and {} figures: about one of them differs by mere chance more often than in 1 of 50 \
              comparisons; more rounds, or fewer phases, tell more surely",
             rows.len()
         ));

@@ -198,7 +198,7 @@ mod tests {
                 let mut differs = |around: f64| {
                     let (left, right) =
                         (rounds(&mut random, count, 100.0, scatter), rounds(&mut random, count, around, scatter));
-                    Change::between(&left, &right).verdict(0.05 / 6.0, false) == Verdict::Worse
+                    Change::between(&left, &right).verdict(crate::compare::FALSE_ALARMS / 6.0, false) == Verdict::Worse
                 };
                 alarms += usize::from((0..6).filter(|_| differs(100.0)).count() > 0);
                 found += usize::from((0..6).filter(|_| differs(110.0)).count() > 0);
