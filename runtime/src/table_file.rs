@@ -60,10 +60,6 @@ impl Writer {
         Writer { path, generation, open: None }
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Whether a change can be added. If not, the table must be replaced by one that has the change.
     pub fn can_add(&self) -> bool {
         self.open.is_some()

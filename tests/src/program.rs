@@ -2,10 +2,22 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// How a program of this crate ends: whether what it tried came out as it should, or why it could not try.
+pub fn exit_code(outcome: Result<bool, String>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(reason) => {
+            println!("FAIL {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// The program: `RINGMQ_BIN`, or the one of this test's own profile, brought up to date first.
 ///

@@ -10,8 +10,10 @@ use remoting::record::{RecordView, body_crc};
 
 use super::{AtEnd, ReadForm, ReadTally, Shared};
 use crate::clock::RunClock;
+use crate::duties::DUTY_OPAQUE;
 use crate::payload::{self, Content, Stamp};
 use crate::record::{Kind, Recorder, Shelf};
+use crate::reply::{self, Reply};
 use crate::transaction::is_of_share;
 
 /// Where one connection's messages go.
@@ -89,6 +91,18 @@ impl Intake {
         }
         if self.form.commit_share.is_some_and(|share| !is_of_share(stamp.number, share)) {
             self.tally.faults.rolled_back += 1;
+        }
+    }
+
+    /// The answer to something that the reader itself has asked: not what the server tells its consumers, nor its word on a
+    /// heartbeat.
+    pub(super) fn reply(&mut self, frame: &[u8]) -> Option<Reply> {
+        match reply::read(frame) {
+            Ok(reply) => (reply.is_response && reply.opaque != DUTY_OPAQUE).then_some(reply),
+            Err(_) => {
+                self.tally.faults.unreadable += 1;
+                None
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use crate::duties::DUTY_OPAQUE;
 use crate::in_flight::{InFlight, Request};
 use crate::ledger::OffsetLedger;
 use crate::record::Kind;
-use crate::reply::{self, Reply};
+use crate::reply::Reply;
 use crate::wire::{Frames, Link};
 
 /// Messages of one pop: no broker gives more.
@@ -252,13 +252,7 @@ impl Popper {
 
 impl Frames for Popper {
     fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
-        let Ok(reply) = reply::read(frame) else {
-            self.intake.tally.faults.unreadable += 1;
-            return;
-        };
-        if !reply.is_response || reply.opaque == DUTY_OPAQUE {
-            return; // Something that the server tells its consumers, or its word on a heartbeat.
-        }
+        let Some(reply) = self.intake.reply(frame) else { return };
         let place = reply.opaque.checked_sub(OPAQUE_MIN).and_then(|place| usize::try_from(place).ok());
         let place = place.filter(|place| *place < self.slots.len());
         match (place, self.acks.end(reply.opaque)) {

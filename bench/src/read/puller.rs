@@ -15,10 +15,10 @@ use remoting::text::Text;
 
 use super::arrival::{Intake, content_of};
 use super::{AtEnd, ReadBounds, ReadForm, ReadTally, Seat};
-use crate::duties::{Commit, DUTY_OPAQUE};
+use crate::duties::Commit;
 use crate::payload::Content;
 use crate::record::Kind;
-use crate::reply::{self, Reply};
+use crate::reply::Reply;
 use crate::transaction::is_of_share;
 use crate::wire::{Frames, Link};
 
@@ -268,13 +268,7 @@ impl Puller {
 
 impl Frames for Puller {
     fn frame(&mut self, frame: &[u8], arrived_ns: u64) {
-        let Ok(reply) = reply::read(frame) else {
-            self.intake.tally.faults.unreadable += 1;
-            return;
-        };
-        if !reply.is_response || reply.opaque == DUTY_OPAQUE {
-            return; // Something that the server tells its consumers, or its word on a heartbeat.
-        }
+        let Some(reply) = self.intake.reply(frame) else { return };
         if reply.opaque < 0 {
             if reply.code != ResponseCode::SUCCESS.0 {
                 self.intake.tally.errors.add(reply.code, frame);

@@ -29,6 +29,7 @@ use harness::frame::Frame;
 use harness::limits::{raise_open_files, resident_bytes};
 use harness::process::{Dev, Running};
 use harness::producer::{First, Load, Producer, command};
+use harness::program;
 use harness::request::{CONSUMER_LIST, HEARTBEAT, MEMBERS_CHANGED, create_topic, heartbeat_of};
 use serde_json::Value;
 
@@ -60,14 +61,7 @@ fn main() -> ExitCode {
         eprintln!("usage: crowd [--groups N] [--topics N] [--rounds N]");
         return ExitCode::from(2);
     };
-    match run(&wish) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(reason) => {
-            println!("FAIL {reason}");
-            ExitCode::FAILURE
-        }
-    }
+    program::exit_code(run(&wish))
 }
 
 fn wish(arguments: &[String]) -> Option<Wish> {

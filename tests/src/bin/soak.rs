@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use harness::official::Client;
 use harness::process::Dev;
+use harness::program;
 use harness::unique_name;
 
 const SECONDS: u64 = 1800;
@@ -35,14 +36,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run(&settings) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(reason) => {
-            println!("FAIL {reason}");
-            ExitCode::FAILURE
-        }
-    }
+    program::exit_code(run(&settings))
 }
 
 fn parse(arguments: &[String]) -> Result<Settings, String> {

@@ -28,6 +28,7 @@ use harness::connection::Connection;
 use harness::frame::Frame;
 use harness::process::{Dev, Running};
 use harness::producer::{Figures, First, Load, command};
+use harness::program;
 use harness::request::{MAX_OFFSET, Queue, offset_of, pull, runtime_number};
 
 const RATE: u32 = 5000;
@@ -75,14 +76,7 @@ fn main() -> ExitCode {
         eprintln!("usage: tails [--rounds N] [--only {names}] [KEY=VALUE …]");
         return ExitCode::from(2);
     };
-    match run(&wish) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(reason) => {
-            println!("FAIL {reason}");
-            ExitCode::FAILURE
-        }
-    }
+    program::exit_code(run(&wish))
 }
 
 fn wish(mut arguments: impl Iterator<Item = String>) -> Option<Wish> {
@@ -262,7 +256,21 @@ struct Case<'a> {
     has_control: bool,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    /// The usual one: a disturbance from outside of one broker, which needs no preparation.
+    fn within(name: &'a str, place: &'a Place, disturb: Disturb<'a>) -> Case<'a> {
+        let broker = &place.dev.broker;
+        Case {
+            name,
+            steady: broker,
+            disturbed: broker,
+            body_bytes: BODY_BYTES,
+            prepare: &nothing_to_prepare,
+            disturb,
+            has_control: true,
+        }
+    }
+
     /// All rounds. Whether the tail stays flat.
     fn run(&self, rounds: u32, ground: &Ground) -> Result<bool, String> {
         let (mut judged, mut plain) = (Vec::new(), Vec::new());
@@ -325,14 +333,12 @@ fn rolls(wish: &Wish, ground: &Ground) -> Result<bool, String> {
         let rolled = (after[0] - before[0]) as f64 / SEGMENT_BYTES as f64;
         Ok(format!("{rolled:.1} segments filled, {} waits for the next one", after[1] - before[1]))
     };
+    // It comes from within: others cannot feel it.
     let case = Case {
-        name: "rolls",
         steady: &long.dev.broker,
-        disturbed: &short.dev.broker,
         body_bytes: ROLLS_BODY_BYTES,
-        prepare: &nothing_to_prepare,
-        disturb: &disturb,
         has_control: false,
+        ..Case::within("rolls", &short, &disturb)
     };
     case.run(wish.rounds, ground)
 }
@@ -352,16 +358,7 @@ fn deletion(wish: &Wish, ground: &Ground) -> Result<bool, String> {
         let dropped = place.figure("droppedSegmentsTotal")? - before;
         Ok(format!("{dropped} segments or {} MB deleted", megabytes(dropped * SEGMENT_BYTES)))
     };
-    let case = Case {
-        name: "deletion",
-        steady: &place.dev.broker,
-        disturbed: &place.dev.broker,
-        body_bytes: BODY_BYTES,
-        prepare: &prepare,
-        disturb: &disturb,
-        has_control: true,
-    };
-    case.run(wish.rounds, ground)
+    Case { prepare: &prepare, ..Case::within("deletion", &place, &disturb) }.run(wish.rounds, ground)
 }
 
 fn readers(wish: &Wish, ground: &Ground) -> Result<bool, String> {
@@ -384,16 +381,7 @@ fn readers(wish: &Wish, ground: &Ground) -> Result<bool, String> {
         let read = place.disk_bytes("read_bytes")? - before;
         Ok(format!("{} MB read from the disk, {} MB pulled", megabytes(read), megabytes(pulled)))
     };
-    let case = Case {
-        name: "readers",
-        steady: &place.dev.broker,
-        disturbed: &place.dev.broker,
-        body_bytes: BODY_BYTES,
-        prepare: &nothing_to_prepare,
-        disturb: &disturb,
-        has_control: true,
-    };
-    case.run(wish.rounds, ground)
+    Case::within("readers", &place, &disturb).run(wish.rounds, ground)
 }
 
 /// Reads a topic from its first message to its last, queue by queue in turn, and again. Bytes that came.
@@ -432,16 +420,7 @@ fn writer(wish: &Wish, ground: &Ground) -> Result<bool, String> {
         fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(format!("{} MB written through the page cache in {took:.1} s", megabytes(written)))
     };
-    let case = Case {
-        name: "writer",
-        steady: &place.dev.broker,
-        disturbed: &place.dev.broker,
-        body_bytes: BODY_BYTES,
-        prepare: &nothing_to_prepare,
-        disturb: &disturb,
-        has_control: true,
-    };
-    case.run(wish.rounds, ground)
+    Case::within("writer", &place, &disturb).run(wish.rounds, ground)
 }
 
 fn write_until(path: &std::path::Path, stop: &AtomicBool) -> std::io::Result<u64> {

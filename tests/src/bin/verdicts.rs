@@ -50,14 +50,7 @@ struct Settings {
 
 fn main() -> ExitCode {
     let outcome = parse().and_then(|settings| run(&settings));
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(reason) => {
-            println!("FAIL {reason}");
-            ExitCode::FAILURE
-        }
-    }
+    program::exit_code(outcome)
 }
 
 fn parse() -> Result<Settings, String> {

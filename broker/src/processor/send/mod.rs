@@ -18,6 +18,7 @@ use remoting::fields::Fields;
 use remoting::header::send::SendMessage;
 use remoting::message_id::OffsetId;
 use remoting::name;
+use remoting::properties::{MSG_REGION, TRACE_ON};
 use remoting::recall_handle::RecallHandle;
 use remoting::record::{BatchItems, RecordDraft};
 use remoting::text::Text;
@@ -40,8 +41,6 @@ use crate::topic::{self, Topic};
 
 /// How long a send waits for room in a log that is behind with its writes before it is refused as busy.
 const ROOM_TIME_MAX: Duration = Duration::from_millis(2_000);
-const REGION: &str = "MSG_REGION";
-const TRACE_ON: &str = "TRACE_ON";
 
 /// One message, or a batch of one queue.
 pub(crate) fn send(core: &Rc<Core>, call: Call) {
@@ -78,7 +77,7 @@ fn refused_answer(core: &Core, refusal: Refusal) -> Answer {
 /// An answer with what every sender is told, whether its message was stored or not.
 fn answer(core: &Core, code: ResponseCode, remark: Option<Text>, mut fields: Fields) -> Answer {
     let config = core.config();
-    fields.push(REGION, &*config.identity.region);
+    fields.push(MSG_REGION, &*config.identity.region);
     fields.push(TRACE_ON, config.topics.trace_on);
     Answer { remark, ..Answer::of(code).with_fields(fields) }
 }

@@ -112,12 +112,12 @@ pub(crate) struct Additions {
 
 impl Additions {
     pub(crate) fn new(region: &str, trace_on: bool, cluster: &str) -> Additions {
+        let told = [(MSG_REGION, region), (TRACE_ON, if trace_on { "true" } else { "false" })];
         let mut text = String::new();
-        push(&mut text, MSG_REGION, region);
-        push(&mut text, TRACE_ON, if trace_on { "true" } else { "false" });
-        push(&mut text, CLUSTER, cluster);
-        let reply = ReplyFields::new(&[(MSG_REGION, region), (TRACE_ON, if trace_on { "true" } else { "false" })]);
-        Additions { text, reply }
+        for (name, value) in told.into_iter().chain([(CLUSTER, cluster)]) {
+            push(&mut text, name, value);
+        }
+        Additions { text, reply: ReplyFields::new(&told) }
     }
 
     /// The properties as they are stored. `unique_key` is added when the message has none.
