@@ -5,13 +5,23 @@
 //! was written survives the end of the process at once, and a loss of power when the disk has taken it, which may be seconds
 //! later on a busy one. When files are there but none is whole, that is damage and an error, never an empty table.
 //!
-//! Behind the text may come changes, each a line `CRC32 CHANGE`, and empty lines: room that was written before it was
-//! needed, since a flush of 200 bytes then takes 0.1 ms, where one that makes the file longer took 0.5 to 2.7 ms, and a
-//! replacement of a small table 4 ms. A line that is not whole is what a crash left of a change that nobody was told of, if
-//! it is the last one. What a change means is the caller's.
+//! Behind the text may come changes, each a line break, `CRC32 NUMBER CHANGE` and CR, numbered from 1. More line breaks are
+//! room that was written before it was needed, since a flush of 200 bytes then takes 0.1 ms, where one that makes the file
+//! longer took 0.5 to 2.7 ms, and a replacement of a small table 4 ms. What a change means is the caller's.
+//!
+//! What a crash left of a change is passed over, since nobody was told of that change. All else that is not whole, or that
+//! the numbers miss, is damage, which a reader is told of. What a crash leaves is known by this:
+//!
+//! - Only the last change can be half. The disk takes its sectors in any order, and one that it did not take is room still,
+//!   while no change contains a line break. So whole sectors are missing: in front, in between, or behind, where the change
+//!   stops at the end of a sector without its CR.
+//! - Room that was being made may be short, or zeros, but has no change in it yet: each waits until its room is flushed.
+//!
+//! Only when the last changes are gone without a trace, with room in their place, nobody can tell.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +31,10 @@ use crate::file::{read_whole, sync_folder};
 const MAGIC: &str = "ringmq-table 1";
 /// Room for changes is made in such steps.
 const ROOM_BYTES: usize = 64 << 10;
+/// What a disk takes as a whole or not at all; larger sectors are made of it.
+const SECTOR_BYTES: usize = 512;
+/// Ends a change and is in none, so that the end of one is known.
+const END: char = '\r';
 /// A table is replaced when its changes have outgrown its text, and are more than so much.
 const CHANGES_BYTES_MIN: u64 = 256 << 10;
 
@@ -47,6 +61,8 @@ pub struct Writer {
 #[derive(Debug)]
 struct Open {
     file: File,
+    /// The next change's.
+    number: u64,
     /// Where the next change goes, and where the room for changes ends.
     next: u64,
     limit: u64,
@@ -80,7 +96,8 @@ impl Writer {
         self.generation += 1;
         let file = File::options().write(true).open(&self.path).map_err(|error| of_file(&self.path, &error))?;
         let end = file.metadata()?.len();
-        self.open = Some(Open { file, next: end, limit: end, full: end + CHANGES_BYTES_MIN.max(text.len() as u64) });
+        self.open =
+            Some(Open { file, number: 1, next: end, limit: end, full: end + CHANGES_BYTES_MIN.max(text.len() as u64) });
         Ok(())
     }
 
@@ -92,10 +109,10 @@ impl Writer {
     /// # Panics
     /// When no change can be added.
     pub fn add(&mut self, change: &str) -> io::Result<()> {
-        assert!(!change.contains('\n'), "a change is one line: {change:?}");
+        assert!(!change.contains(['\0', '\n', END]), "a change is one line: {change:?}");
         let mut open = self.open.take().expect("the table was replaced before");
-        // The line break in front ends what the text or a crash left open.
-        let line = format!("\n{:08X} {change}\n", crc32fast::hash(change.as_bytes()));
+        let numbered = format!("{} {change}", open.number);
+        let line = format!("\n{:08X} {numbered}{END}", crc32fast::hash(numbered.as_bytes()));
         match open.write(line.as_bytes()) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull && ballast::spend_for(&self.path) => {
                 open.write(line.as_bytes())
@@ -111,12 +128,18 @@ impl Writer {
 impl Open {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let end = self.next + line.len() as u64;
-        while self.limit < end {
-            self.file.write_all_at(&[b'\n'; ROOM_BYTES], self.limit)?;
-            self.limit += ROOM_BYTES as u64;
+        let mut limit = self.limit;
+        while limit < end {
+            self.file.write_all_at(&[b'\n'; ROOM_BYTES], limit)?;
+            limit += ROOM_BYTES as u64;
+        }
+        if self.limit < limit {
+            self.file.sync_data()?;
+            self.limit = limit;
         }
         self.file.write_all_at(line, self.next)?;
         self.file.sync_data()?;
+        self.number += 1;
         self.next = end;
         Ok(())
     }
@@ -144,7 +167,7 @@ fn read_settled(path: &Path) -> io::Result<Option<Stored>> {
         (Ok(None), Ok(None)) => Ok(None),
         (_, Ok(Some(mut stored))) => {
             // The damage may be in the text alone.
-            stored.changes.extend(parse_changes(&read_whole(path)?.unwrap_or_default()).0);
+            stored.changes.extend(parse_changes(&read_whole(path)?.unwrap_or_default(), 0).0);
             Ok(Some(Stored { fell_back: true, ..stored }))
         }
         (Err(error), _) | (Ok(None), Err(error)) => Err(error),
@@ -220,26 +243,60 @@ fn parse(bytes: &[u8]) -> Option<Stored> {
     let generation = words.next()?.parse().ok()?;
     let crc = u32::from_str_radix(words.next()?, 16).ok()?;
     let length: usize = words.next()?.parse().ok()?;
-    let (text, rest) = bytes[end + 1..].split_at_checked(length)?;
+    let (text, _) = bytes[end + 1..].split_at_checked(length)?;
     if crc32fast::hash(text) != crc {
         return None;
     }
-    let (changes, fell_back) = parse_changes(rest);
+    let (changes, fell_back) = parse_changes(bytes, end + 1 + length);
     Some(Stored { generation, text: String::from_utf8(text.to_vec()).ok()?, changes, fell_back })
 }
 
-/// The changes among these lines, and whether one in front of others is damaged.
-fn parse_changes(bytes: &[u8]) -> (Vec<String>, bool) {
-    let lines: Vec<Option<String>> =
-        bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(parse_change).collect();
-    let damaged_at = lines.iter().position(Option::is_none);
-    let is_damaged = damaged_at.is_some_and(|at| lines[at..].iter().any(Option::is_some));
-    (lines.into_iter().flatten().collect(), is_damaged)
+/// The changes in a file whose text ends at `start`, and whether there is damage.
+fn parse_changes(file: &[u8], start: usize) -> (Vec<String>, bool) {
+    let mut changes = Vec::new();
+    let (mut line_start, mut whole_limit, mut is_damaged) = (start, start, false);
+    for line in file[start..].split(|byte| *byte == b'\n') {
+        let line_limit = line_start + line.len();
+        if let Some((number, change)) = parse_change(line) {
+            changes.push(change);
+            is_damaged |= number != changes.len();
+            whole_limit = line_limit;
+        }
+        line_start = line_limit + 1;
+    }
+    (changes, is_damaged || !is_of_crash(file, start, whole_limit))
 }
 
-fn parse_change(line: &[u8]) -> Option<String> {
-    let (crc, change) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-    (u32::from_str_radix(crc, 16).ok()? == crc32fast::hash(change.as_bytes())).then(|| change.to_owned())
+/// A change with its number. It is whole whatever became of its CR.
+fn parse_change(line: &[u8]) -> Option<(usize, String)> {
+    let (_, line) = line.split_last()?;
+    let (crc, numbered) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    let is_whole = u32::from_str_radix(crc, 16).ok()? == crc32fast::hash(numbered.as_bytes());
+    let (number, change) = numbered.split_once(' ')?;
+    is_whole.then_some((number.parse().ok()?, change.to_owned()))
+}
+
+/// Whether what lies behind the last whole change, from `start` on, is room, or what a crash leaves of one more change.
+fn is_of_crash(file: &[u8], text_limit: usize, start: usize) -> bool {
+    let flushed_limit = text_limit + (start - text_limit).next_multiple_of(ROOM_BYTES);
+    let Some(unflushed) = file.get(flushed_limit..) else { return false };
+    let is_unused = is_room(&file[start..flushed_limit]) && unflushed.iter().all(|byte| matches!(byte, 0 | b'\n'));
+    is_unused || is_half_change(file, start)
+}
+
+fn is_half_change(file: &[u8], start: usize) -> bool {
+    let Some(rest) = file[start..].strip_prefix(b"\n") else { return false };
+    let bytes = rest.iter().rposition(|byte| *byte != b'\n').map_or(0, |last| last + 1);
+    let (change, limit) = (&rest[..bytes], start + 1 + bytes);
+    let (first, others) = change.split_at(bytes.min(SECTOR_BYTES - (start + 1) % SECTOR_BYTES));
+    let mut sectors = iter::once(first).chain(others.chunks(SECTOR_BYTES));
+    let is_as_written = |sector: &[u8]| !sector.iter().any(|byte| matches!(byte, 0 | b'\n'));
+    let lacks_end = limit.is_multiple_of(SECTOR_BYTES) && !change.contains(&(END as u8));
+    sectors.clone().all(|sector| is_room(sector) || is_as_written(sector)) && (lacks_end || sectors.any(is_room))
+}
+
+fn is_room(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == b'\n')
 }
 
 #[cfg(test)]
@@ -316,9 +373,106 @@ mod tests {
         assert!(!writer.is_full(), "it may double");
     }
 
-    /// All that a crash or a disk can do to a file with changes.
+    /// The file of a table with these changes.
+    fn file_of(changes: &[&str]) -> Vec<u8> {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        let mut writer = Writer::new(path.clone(), 0);
+        writer.replace("[1]").expect("written");
+        for change in changes {
+            writer.add(change).expect("added");
+        }
+        fs::read(&path).expect("read")
+    }
+
+    fn limit_of(file: &[u8]) -> usize {
+        file.iter().rposition(|byte| *byte != b'\n').expect("more than room") + 1
+    }
+
+    /// The changes that are read, and whether damage is told.
+    fn read_file(file: &[u8]) -> (Vec<String>, bool) {
+        let stored = parse(file).expect("a whole text");
+        (stored.changes, stored.fell_back)
+    }
+
     #[test]
-    fn damaged_changes_are_told_unless_a_crash_explains_them() {
+    fn no_flipped_bit_loses_a_change_unseen() {
+        let up_to_sector = SECTOR_BYTES - limit_of(&file_of(&["{2}", "{J*}", ""])) % SECTOR_BYTES;
+        for last_bytes in [3, up_to_sector - 1, up_to_sector, up_to_sector + 1, up_to_sector + SECTOR_BYTES] {
+            let changes = ["{2}", "{J*}", &"J".repeat(last_bytes)];
+            let whole = file_of(&changes);
+            assert_eq!(read_file(&whole), (changes.map(str::to_owned).to_vec(), false));
+            for at in 0..limit_of(&whole) + 2 {
+                for bit in (0..8).filter(|bit| last_bytes == 3 || *bit == 6) {
+                    let mut file = whole.clone();
+                    file[at] ^= 1 << bit;
+                    let is_told = parse(&file).is_none_or(|read| read.fell_back || read.changes == changes);
+                    assert!(is_told, "bit {bit} at {at}, the last change has {last_bytes} bytes");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_gone_is_told() {
+        let whole = file_of(&["{2}", "{3}", "{4}"]);
+        let text = std::str::from_utf8(&whole).expect("text");
+        let line = |change| text.split_inclusive('\n').find(|line| line.contains(change)).expect("there");
+        for (change, rest) in [("{2}", ["{3}", "{4}"]), ("{3}", ["{2}", "{4}"])] {
+            let blank = "\n".repeat(line(change).len());
+            for instead in ["", &blank, &line(change).replace('}', "]"), line("{4}")] {
+                let (changes, is_told) = read_file(text.replacen(line(change), instead, 1).as_bytes());
+                assert!(is_told, "{change} became {instead:?}");
+                assert!(rest.iter().all(|kept| changes.iter().any(|change| change == kept)), "{changes:?}");
+            }
+        }
+        let zeros = text.replacen(line("{4}"), &"\0".repeat(line("{4}").len()), 1);
+        assert!(read_file(zeros.as_bytes()).1, "no crash makes zeros of room that was there");
+        for cut in text.find("{3}").expect("there")..whole.len() {
+            assert!(read_file(&whole[..cut]).1, "room is there before a change is: cut at {cut}");
+        }
+    }
+
+    /// Any of the sectors that a change lies in may still be the room that it was.
+    #[test]
+    fn what_a_crash_left_of_a_change_is_no_damage() {
+        let before = file_of(&["{2}"]);
+        let start = limit_of(&before);
+        let up_to_sector = SECTOR_BYTES - limit_of(&file_of(&["{2}", ""])) % SECTOR_BYTES;
+        for bytes in [1, up_to_sector - 1, up_to_sector, up_to_sector + 1, SECTOR_BYTES, 3 * SECTOR_BYTES] {
+            let change = "x".repeat(bytes);
+            let whole = file_of(&["{2}", &change]);
+            let sectors = start / SECTOR_BYTES..limit_of(&whole).div_ceil(SECTOR_BYTES);
+            for taken in 0_u32..1 << sectors.len() {
+                let mut file = before.clone();
+                for place in (0..sectors.len()).filter(|place| taken & 1 << place != 0) {
+                    let start = (sectors.start + place) * SECTOR_BYTES;
+                    let sector = start..start + SECTOR_BYTES;
+                    file[sector.clone()].copy_from_slice(&whole[sector]);
+                }
+                let (changes, is_told) = read_file(&file);
+                assert!(!is_told, "{bytes} bytes, sectors {taken:b}");
+                assert!(changes == ["{2}"] || changes == ["{2}", &change] && file == whole, "{changes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn room_that_a_crash_left_is_no_damage() {
+        let full = "x".repeat(ROOM_BYTES - 100);
+        for before in [file_of(&[]), file_of(&[&full])] {
+            let (changes, _) = read_file(&before);
+            for filling in [b'\n', 0] {
+                for bytes in [1, SECTOR_BYTES, ROOM_BYTES] {
+                    let file = [&before[..], &vec![filling; bytes], b"\n\n\n"].concat();
+                    assert_eq!(read_file(&file), (changes.clone(), false), "{bytes} bytes of {filling}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_generation_before_and_all_changes_stand_in_for_a_damaged_text() {
         let folder = TempFolder::new("table");
         let path = folder.path().join("t.json");
         let mut writer = Writer::new(path.clone(), 0);
@@ -327,26 +481,10 @@ mod tests {
         writer.replace("[1,2]").expect("written");
         writer.add("33").expect("added");
         writer.add("44").expect("added");
-        let whole = fs::read(&path).expect("read");
-        let place = |text: &str| whole.windows(text.len()).position(|bytes| bytes == text.as_bytes()).expect("there");
-        let with = |at: usize, byte: u8| {
-            let mut bytes = whole.clone();
-            bytes[at] = byte;
-            fs::write(&path, bytes).expect("written");
-            let Stored { text, changes, fell_back, .. } = read(&path).expect("no error").expect("there");
-            (text, changes.join(" "), fell_back)
-        };
-        let is = |text: &str, changes: &str, fell_back| (text.to_owned(), changes.to_owned(), fell_back);
-        assert_eq!(with(0, b'r'), is("[1,2]", "33 44", false));
-        assert_eq!(with(place(" 44"), b'\n'), is("[1,2]", "33", false), "torn");
-        assert_eq!(with(place(" 33") + 1, b'9'), is("[1,2]", "44", true), "what follows counts");
-        assert_eq!(with(place("[1,2]"), b'9'), is("[1]", "2 33 44", true), "together they are all");
-        for cut in place(" 33")..place(" 44") + 20 {
-            fs::write(&path, &whole[..cut]).expect("cut");
-            let stored = read(&path).expect("no error").expect("there");
-            let count = if cut < place(" 33") + 3 { 0 } else { 1 + usize::from(cut >= place(" 44") + 3) };
-            assert_eq!((stored.changes.len(), stored.fell_back), (count, false), "cut at {cut}");
-        }
+        let damaged = fs::read_to_string(&path).expect("read").replace("[1,2]", "[1,9]");
+        fs::write(&path, damaged).expect("written");
+        let stored = read(&path).expect("no error").expect("there");
+        assert_eq!((stored.text.as_str(), stored.changes.join(" "), stored.fell_back), ("[1]", "2 33 44".into(), true));
     }
 
     /// The process ends while the disk has not taken the newest generation yet.

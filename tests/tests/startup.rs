@@ -325,6 +325,34 @@ fn tables_that_are_lost_while_messages_are_there_are_told() {
 }
 
 #[test]
+fn a_change_of_a_table_that_is_damaged_or_gone_is_told() {
+    let dev = Dev::new("damaged-changes");
+    let table = dev.store().join("store/config/topics.json");
+    let mut running = dev.start();
+    let (mut others, last_damaged, middle_gone) = (Vec::new(), "topic-a3", "topic-b2");
+    for (round, lost) in [("a", last_damaged), ("b", middle_gone)] {
+        let mut connection = Connection::open(&dev.broker).expect("it listens");
+        let made = [1, 2, 3].map(|number| format!("topic-{round}{number}"));
+        for topic in &made {
+            connection.call_ok(&create_topic(topic, 1)).expect("made");
+        }
+        assert_eq!(running.stop(), Some(0));
+        let text = fs::read_to_string(&table).expect("a table of topics");
+        let line = text.split_inclusive('\n').find(|line| line.contains(lost)).expect("a topic is a change");
+        let instead = if lost == last_damaged { line.replace("topic-a3", "topic-a4") } else { String::new() };
+        fs::write(&table, text.replace(line, &instead)).expect("damaged");
+        others.extend(made.into_iter().filter(|topic| topic != lost));
+        running = dev.start();
+        assert!(running.log().contains("topics.json was damaged"), "{lost}: {}", running.log());
+        let mut connection = Connection::open(&dev.broker).expect("it listens");
+        for topic in &others {
+            let answer = connection.call(&request::send(&Queue::new(topic, 0), "hello", "")).expect("answered");
+            Stored::of(&answer).expect("the topic is there");
+        }
+    }
+}
+
+#[test]
 fn an_oldest_segment_that_somebody_removed_is_told() {
     const SEGMENT: u64 = 4 << 20;
     let mut dev = Dev::new("lost-segment");
