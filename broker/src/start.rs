@@ -25,7 +25,7 @@ use transport::{Limits, Server};
 use crate::config::{Config, FileFormat, FlushDiskType, Settings};
 use crate::core::{Core, Tables, set_stopping};
 use crate::dispatch::{self, Dispatcher};
-use crate::group::GroupConfigOwner;
+use crate::group::{GroupConfigOwner, TableError};
 use crate::live_config::{ConfigFile, ConfigOwner};
 use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
@@ -328,21 +328,21 @@ fn fast_port(port: u16) -> Option<u16> {
 }
 
 async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>, has_messages: bool) -> Result<(), BrokerError> {
-    let table = |reason: String| BrokerError::Table { reason };
+    let table = |error: TableError| BrokerError::Table { reason: error.to_string() };
     group::make_missing(&boot.config, has_messages).await.map_err(table)?;
     let facts = Facts::new(&boot.config, boot.advertised.port());
     let tables = Tables {
-        topics: TopicOwner::load(&boot.config, boot.placement.logs).await.map_err(|error| table(error.to_string()))?,
-        group_configs: GroupConfigOwner::load(&boot.config).await.map_err(|error| table(error.to_string()))?,
+        topics: TopicOwner::load(&boot.config, boot.placement.logs).await.map_err(table)?,
+        group_configs: GroupConfigOwner::load(&boot.config).await.map_err(table)?,
         config: ConfigOwner::new(boot.settings.clone(), config_file(boot)),
         registration: Registration::new(&boot.config, facts),
     };
     let (topics, group_configs) = (tables.topics.clone(), tables.group_configs.clone());
     assert!(core.tables.set(tables).is_ok(), "the tables are loaded once");
-    topics.start(core).await.map_err(|error| table(error.to_string()))?;
+    topics.start(core).await.map_err(table)?;
     group_configs.start(core).await;
-    group::load_offsets(core).await.map_err(|error| table(error.to_string()))?;
-    pop::request_modes::load(core).await.map_err(|error| table(error.to_string()))?;
+    group::load_offsets(core).await.map_err(table)?;
+    pop::request_modes::load(core).await.map_err(table)?;
     // What they find at the ends of the logs tells what a crash has cut off, so nobody may have appended anything yet.
     let started = core.on_each(|core| async move {
         delay::start(&core).await?;

@@ -98,8 +98,8 @@ fn read(path: &Path) -> io::Result<(u64, Namespaces)> {
         Ok(Some(Stored { generation, text, .. })) => (generation, text),
         Err(error) => (0, plain_text(path).ok_or(error)?),
     };
-    let namespaces = json::decode(text.as_bytes())
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display())))?;
+    let namespaces =
+        json::decode(text.as_bytes()).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok((generation, namespaces))
 }
 

@@ -38,6 +38,8 @@ const END: char = '\r';
 /// A table is replaced when its changes have outgrown its text, and are more than so much.
 const CHANGES_BYTES_MIN: u64 = 256 << 10;
 
+const DAMAGED: &str = "it is damaged, the checksum does not fit";
+
 /// A table's text with its generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
@@ -146,6 +148,9 @@ impl Open {
 }
 
 /// Reads a table; `None` when it was never written.
+///
+/// # Errors
+/// When it cannot be read, or files are there and none is whole. They don't name the path, but tell of it.
 pub fn read(path: &Path) -> io::Result<Option<Stored>> {
     let settled = read_settled(path)?;
     let fresh = read_one(&fresh_path(path)).ok().flatten();
@@ -170,7 +175,9 @@ fn read_settled(path: &Path) -> io::Result<Option<Stored>> {
             stored.changes.extend(parse_changes(&read_whole(path)?.unwrap_or_default(), 0).0);
             Ok(Some(Stored { fell_back: true, ..stored }))
         }
-        (Err(error), _) | (Ok(None), Err(error)) => Err(error),
+        (Err(error), Ok(None)) => Err(error),
+        (Err(error), Err(of_backup)) => Err(io::Error::new(error.kind(), format!("{error}; its .bak: {of_backup}"))),
+        (Ok(None), Err(error)) => Err(io::Error::new(error.kind(), format!("it is not there; its .bak: {error}"))),
     }
 }
 
@@ -223,7 +230,8 @@ fn fresh_path(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-fn backup_path(path: &Path) -> PathBuf {
+/// Where the generation before lies.
+pub fn backup_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".bak");
     PathBuf::from(name)
@@ -231,9 +239,8 @@ fn backup_path(path: &Path) -> PathBuf {
 
 fn read_one(path: &Path) -> io::Result<Option<Stored>> {
     let Some(bytes) = read_whole(path)? else { return Ok(None) };
-    parse(&bytes).map(Some).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged: its checksum does not fit", path.display()))
-    })
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, DAMAGED);
+    parse(&bytes).map(Some).ok_or_else(damaged)
 }
 
 fn parse(bytes: &[u8]) -> Option<Stored> {
@@ -485,6 +492,19 @@ mod tests {
         fs::write(&path, damaged).expect("written");
         let stored = read(&path).expect("no error").expect("there");
         assert_eq!((stored.text.as_str(), stored.changes.join(" "), stored.fell_back), ("[1]", "2 33 44".into(), true));
+    }
+
+    #[test]
+    fn an_error_names_only_what_is_there() {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        let told = || read(&path).expect_err("damaged").to_string();
+        fs::write(&path, "nonsense").expect("written");
+        assert_eq!(told(), DAMAGED);
+        fs::write(backup_path(&path), "nonsense").expect("written");
+        assert_eq!(told(), format!("{DAMAGED}; its .bak: {DAMAGED}"));
+        fs::remove_file(&path).expect("removed");
+        assert_eq!(told(), format!("it is not there; its .bak: {DAMAGED}"));
     }
 
     /// The process ends while the disk has not taken the newest generation yet.

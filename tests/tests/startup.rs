@@ -353,6 +353,31 @@ fn a_change_of_a_table_that_is_damaged_or_gone_is_told() {
 }
 
 #[test]
+fn a_damaged_table_says_what_to_do() {
+    let dev = Dev::new("damaged-table");
+    let mut running = dev.start();
+    assert_eq!(running.stop(), Some(0));
+    let config = dev.store().join("store/config");
+    let (table, copy) = (config.join("topics.json"), config.join("topics.json.bak"));
+    let (damaged, cure) = ("it is damaged, the checksum does not fit", "restore it from a backup, or move");
+    fs::write(&table, "nonsense").expect("damaged");
+    fs::write(&copy, "nonsense").expect("damaged");
+    let refuses = |told: String| {
+        let arguments = dev.arguments();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let refused = program::run(&arguments, REFUSED_WITHIN);
+        assert_refused(&refused, &[EXIT_FAILURE, EXIT_STORE], &[&told]);
+        assert_eq!(refused.text().matches("topics.json").count(), 1, "{}", refused.text());
+    };
+    refuses(format!("topics.json: {damaged}; its .bak: {damaged}; {cure} both away to begin without topics"));
+    fs::remove_file(&copy).expect("removed");
+    refuses(format!("topics.json: {damaged}; {cure} it away to begin without topics"));
+    fs::remove_file(&table).expect("moved away");
+    let _running = dev.start();
+    assert_serves(&dev.broker);
+}
+
+#[test]
 fn an_oldest_segment_that_somebody_removed_is_told() {
     const SEGMENT: u64 = 4 << 20;
     let mut dev = Dev::new("lost-segment");

@@ -82,7 +82,7 @@ impl GroupConfigOwner {
         let (generation, mut table) = match stored {
             Some(stored) => {
                 let table = ConfigTable::parse(&stored.text, &stored.changes)
-                    .map_err(|error| TableError::new(&path, FILE, error.to_string()))?;
+                    .map_err(|error| TableError::of_content(&path, FILE, &error))?;
                 (stored.generation, table)
             }
             None => (0, ConfigTable::default()),

@@ -51,7 +51,7 @@ pub(crate) async fn load_offsets(core: &Rc<Core>) -> Result<(), TableError> {
     let path = FILE.path(&core.config());
     let Some(stored) = read_table(&path, FILE).await? else { return Ok(()) };
     let (mut table, senseless) =
-        OffsetTable::parse(&stored.text).map_err(|error| TableError::new(&path, FILE, error.to_string()))?;
+        OffsetTable::parse(&stored.text).map_err(|error| TableError::of_content(&path, FILE, &error))?;
     for what in senseless {
         crate::log::warn(format_args!("{}: {what} makes no sense and is left out", path.display()));
     }

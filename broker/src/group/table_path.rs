@@ -1,6 +1,7 @@
-//! Where the tables of groups lie, who writes one, and what is said when one cannot be read.
+//! Where the tables of topics and groups lie, who writes one, and what is said when one cannot be read.
 
 use std::cell::RefCell;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use runtime::table_file::{self, Stored, Writer};
@@ -41,7 +42,7 @@ const NOTHING: &str = "{}";
 ///
 /// # Errors
 /// When one cannot be written.
-pub(crate) async fn make_missing(config: &Config, has_messages: bool) -> Result<(), String> {
+pub(crate) async fn make_missing(config: &Config, has_messages: bool) -> Result<(), TableError> {
     for table in TableFile::ALL {
         let path = table.path(config);
         let to = path.clone();
@@ -49,9 +50,7 @@ pub(crate) async fn make_missing(config: &Config, has_messages: bool) -> Result<
             true => Ok(false),
             false => table_file::write(&to, 1, NOTHING).map(|()| true),
         });
-        let made = made.await.map_err(|error| {
-            format!("{} cannot be written: {error}; look at the folder's permissions and space", path.display())
-        })?;
+        let made = made.await.map_err(|source| TableError::Write { path: path.clone(), source })?;
         if made && has_messages {
             crate::log::warn(format_args!(
                 "{} and its .bak are not there, though the store has messages: the broker begins without {}; if they were \
@@ -104,18 +103,35 @@ impl TableWriter {
     }
 }
 
-/// A file that is there and cannot be used. The process must not go on with an empty table.
+/// What is wrong with a table's file. The process must not go on without the table.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}; restore it from its .bak or a backup, or move it away to begin without {content}", file.display())]
-pub(crate) struct TableError {
-    pub(crate) file: PathBuf,
-    pub(crate) reason: String,
-    content: &'static str,
+pub(crate) enum TableError {
+    /// Neither it nor its .bak, if there is one, is whole.
+    #[error("{}: {source}; restore it from a backup, or move {} away to begin without {content}", path.display(), those_there(path))]
+    Read { path: PathBuf, source: io::Error, content: &'static str },
+    /// It is whole, but makes no sense. The one before it may.
+    #[error("{}: {what}; restore it from {}, or move {} away to begin without {content}", path.display(), copies(path), those_there(path))]
+    Content { path: PathBuf, what: String, content: &'static str },
+    #[error("{} cannot be written: {source}; look at the folder's permissions and space", path.display())]
+    Write { path: PathBuf, source: io::Error },
 }
 
 impl TableError {
-    pub(crate) fn new(path: &Path, file: TableFile, reason: String) -> TableError {
-        TableError { file: path.to_owned(), reason, content: file.content }
+    pub(crate) fn of_content(path: &Path, file: TableFile, what: &impl ToString) -> TableError {
+        TableError::Content { path: path.to_owned(), what: what.to_string(), content: file.content }
+    }
+}
+
+fn copies(path: &Path) -> &'static str {
+    if table_file::backup_path(path).exists() { "its .bak or a backup" } else { "a backup" }
+}
+
+/// Those of a table's two files that must go for an empty table.
+fn those_there(path: &Path) -> &'static str {
+    match (path.exists(), table_file::backup_path(path).exists()) {
+        (true, true) => "both",
+        (false, true) => "its .bak",
+        _ => "it",
     }
 }
 
@@ -125,9 +141,11 @@ impl TableError {
 /// When a file is there but neither it nor the one before it is whole.
 pub(crate) async fn read_table(path: &Path, file: TableFile) -> Result<Option<Stored>, TableError> {
     let from = path.to_owned();
-    let stored = runtime::blocking(move || table_file::read(&from))
-        .await
-        .map_err(|error| TableError::new(path, file, error.to_string()))?;
+    let stored = runtime::blocking(move || table_file::read(&from)).await.map_err(|source| TableError::Read {
+        path: path.to_owned(),
+        source,
+        content: file.content,
+    })?;
     if stored.as_ref().is_some_and(|stored| stored.fell_back) {
         crate::log::warn(format_args!(
             "{} was damaged or missing; what is left of it and of the one before it is used, so changes of {} may be lost",

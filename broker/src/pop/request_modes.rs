@@ -52,7 +52,7 @@ pub(crate) async fn load(core: &Rc<Core>) -> Result<(), TableError> {
     let path = FILE.path(&core.config());
     let Some(stored) = read_table(&path, FILE).await? else { return Ok(()) };
     let table: MessageRequestModes =
-        json::decode(stored.text.as_bytes()).map_err(|error| TableError::new(&path, FILE, error.to_string()))?;
+        json::decode(stored.text.as_bytes()).map_err(|error| TableError::of_content(&path, FILE, &error))?;
     core.pops.request_modes.generation.set(stored.generation);
     publish(core, table.message_request_mode_map).await;
     Ok(())

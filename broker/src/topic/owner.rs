@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,7 @@ use remoting::name;
 use remoting::text::Text;
 use runtime::clock;
 use runtime::sync::{Notify, OnceSender, once};
-use runtime::table_file::{self, Stored};
-use thiserror::Error;
+use runtime::table_file::Stored;
 
 use super::change::{Change, Rules};
 use super::table::{Applied, BootFacts, TopicTable, change_text, file_text, read_texts};
@@ -28,25 +27,15 @@ use super::{TOPIC_QUEUES_MAX, Topic};
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
-use crate::group::{TableFile, TableWriter};
+use crate::group::{TableError, TableFile, TableWriter, read_table};
 use crate::registration::Ticket;
 
+const FILE: TableFile = TableFile::TOPICS;
 /// How long a change waits for the nameservers to know of it. Beyond it the change is answered all the same: it is
 /// done here, and the registration goes on.
 const REGISTRATION_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Changes that wait for the writer. Beyond it a new one is refused as busy.
 const ASKED_MAX: usize = 10_000;
-
-/// Why the stored topics cannot be used. The process must not go on with an empty table.
-#[derive(Debug, Error)]
-pub(crate) enum TopicFileError {
-    #[error("{}: {source}; restore it from its .bak or a backup, or move it away to begin without topics", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("{}: {what}; restore it from its .bak or a backup, or move it away to begin without topics", path.display())]
-    Content { path: PathBuf, what: String },
-    #[error("{} cannot be written: {source}; look at the folder's permissions and space", path.display())]
-    Write { path: PathBuf, source: io::Error },
-}
 
 struct Asked {
     change: Change,
@@ -70,21 +59,10 @@ pub(crate) struct TopicOwner {
 
 impl TopicOwner {
     /// Reads the stored topics and adds those that must exist.
-    pub(crate) async fn load(config: &Config, logs: u16) -> Result<Rc<TopicOwner>, TopicFileError> {
-        let path = TableFile::TOPICS.path(config);
-        let from = path.clone();
-        let stored = runtime::blocking(move || table_file::read(&from))
-            .await
-            .map_err(|source| TopicFileError::Read { path: path.clone(), source })?;
-        if stored.as_ref().is_some_and(|stored| stored.fell_back) {
-            crate::log::warn(format_args!(
-                "{} was damaged or missing; what is left of it and of the generation before it is used, so changes of topics \
-                 may be lost",
-                path.display()
-            ));
-        }
-        let (generation, table) = match stored {
-            Some(stored) => (stored.generation, read_table(&path, &stored)?),
+    pub(crate) async fn load(config: &Config, logs: u16) -> Result<Rc<TopicOwner>, TableError> {
+        let path = FILE.path(config);
+        let (generation, table) = match read_table(&path, FILE).await? {
+            Some(stored) => (stored.generation, parse(&path, &stored)?),
             None => (0, TopicConfigTable::default()),
         };
         Ok(Rc::new(TopicOwner {
@@ -96,9 +74,9 @@ impl TopicOwner {
     }
 
     /// Stores and publishes the topics that there are, and starts the writer. The tables of `core` are set before.
-    pub(crate) async fn start(self: &Rc<Self>, core: &Rc<Core>) -> Result<(), TopicFileError> {
+    pub(crate) async fn start(self: &Rc<Self>, core: &Rc<Core>) -> Result<(), TableError> {
         let all = self.table.borrow().all().cloned().collect();
-        self.replace().await.map_err(|source| TopicFileError::Write { path: self.file.path().to_owned(), source })?;
+        self.replace().await.map_err(|source| TableError::Write { path: self.file.path().to_owned(), source })?;
         publish(core, all).await;
         let (owner, core) = (self.clone(), core.clone());
         runtime::spawn_background(async move { owner.write(&core).await });
@@ -268,11 +246,11 @@ fn unless_changed(outcome: Result<Applied, Refusal>, refusal: &Refusal) -> Resul
     if done.changed.is_empty() { Ok(Done { topics: done.topics, ticket: None }) } else { Err(refusal.clone()) }
 }
 
-fn read_table(path: &Path, stored: &Stored) -> Result<TopicConfigTable, TopicFileError> {
-    let wrong = |what: String| TopicFileError::Content { path: path.to_owned(), what };
-    let table = read_texts(&stored.text, &stored.changes).map_err(|error| wrong(error.to_string()))?;
+fn parse(path: &Path, stored: &Stored) -> Result<TopicConfigTable, TableError> {
+    let table =
+        read_texts(&stored.text, &stored.changes).map_err(|error| TableError::of_content(path, FILE, &error))?;
     for topic in table.topic_config_table.keys() {
-        name::check_topic(topic).map_err(|error| wrong(error.to_string()))?;
+        name::check_topic(topic).map_err(|error| TableError::of_content(path, FILE, &error))?;
     }
     Ok(table)
 }
