@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use base::CoreId;
 
@@ -131,6 +132,18 @@ pub async fn yield_if_needed() {
     reactor::yield_if_needed().await;
 }
 
+/// Lets this core run what is ready, and take in what has arrived, until it would sleep, but not for longer than `span`, nor
+/// once `is_enough`.
+pub async fn settle(span: Duration, is_enough: impl Fn() -> bool) {
+    if !reactor::has_work() {
+        return;
+    }
+    let began = Instant::now();
+    while !is_enough() && reactor::has_work() && began.elapsed() < span {
+        yield_now().await;
+    }
+}
+
 /// Goes to the end of the queue once.
 pub async fn yield_now() {
     futures_lite::future::yield_now().await;
@@ -143,11 +156,9 @@ pub async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'stat
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
-    use std::time::{Duration, Instant};
-
-    use super::*;
 
     /// Long background tasks are ready, many of them; a task of data that becomes ready then waits for one or two.
     #[test]

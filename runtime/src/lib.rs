@@ -26,7 +26,7 @@ pub mod turns;
 mod wake;
 
 pub use self::core::{
-    Cores, Share, Standing, blocking, run_here, share, spawn, spawn_background, spawn_in, spawn_with, yield_if_needed,
-    yield_now,
+    Cores, Share, Standing, blocking, run_here, settle, share, spawn, spawn_background, spawn_in, spawn_with,
+    yield_if_needed, yield_now,
 };
 pub use self::reactor::{REACTOR_VARIABLE, Reactor};

@@ -3,6 +3,10 @@
 //!
 //! On our own reactor this is the core's one ring. On glommio it is a second one, as glommio neither writes out of memory
 //! that others read nor links a flush to a write; its completions ring an eventfd which the executor watches.
+//!
+//! A direct write of a ring is ended by a worker of the kernel that belongs to one CPU. Where others keep the CPUs busy some
+//! kernels let it wait for hundreds of milliseconds while threads of the same program run. So after a late write others are
+//! calls for a while: those are ended by the thread that makes them.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -12,6 +16,7 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Instant;
 
 use io_uring::{IoUring, opcode, squeue, types};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -23,6 +28,7 @@ use crate::file::{DirectFile, PIECE_BYTES};
 use crate::flush::FlushKind;
 use crate::reactor::glommio::EventWait;
 use crate::reactor::{self, Outcome};
+use crate::scheduling;
 
 /// Entries of a ring beside glommio: a write and its flush for each log of the core, reads of its pieces, and flushes by
 /// timer. Each chain is handed over as it is pushed; more chains at once than half of this are a fault of ours.
@@ -44,6 +50,8 @@ pub struct Written {
     /// The kernel could not start it at once, so that one of its own threads had to do it: it went into blocks that were
     /// not ready, or the device's queue was full.
     pub fell_back: bool,
+    /// A thread of ours wrote it, as an earlier write was late.
+    pub is_call: bool,
     /// When the device had taken it and when it was durable, as far as these can be told apart.
     pub taken: Option<Stamp>,
     pub durable: Option<Stamp>,
@@ -58,7 +66,7 @@ impl Written {
             Flush::Data(FlushKind::Fdatasync) => (outcomes[0].at, Some(ended)),
             Flush::Data(FlushKind::Dsync) => (None, Some(ended)),
         };
-        Written { padding_bytes: 0, fell_back: false, taken, durable }
+        Written { padding_bytes: 0, fell_back: false, is_call: false, taken, durable }
     }
 }
 
@@ -116,8 +124,27 @@ impl WriteRing {
         flush: Flush,
     ) -> io::Result<Written> {
         assert!(offset.is_multiple_of(BLOCK_BYTES as u64), "a write at {offset} is not at the beginning of a block");
+        if scheduling::was_late() {
+            let file = file.clone();
+            return reactor::blocking_write(move || call(&file, offset, &parts, flush)).await;
+        }
+        let began = Instant::now();
+        let written = self.ask(file, offset, parts, flush).await?;
+        if began.elapsed() > scheduling::LATE {
+            scheduling::note_late();
+        }
+        Ok(written)
+    }
+
+    async fn ask(
+        &self,
+        file: &Arc<DirectFile>,
+        offset: u64,
+        parts: Vec<SlabSlice>,
+        flush: Flush,
+    ) -> io::Result<Written> {
         let (iovecs, tail, bytes) = iovecs(&parts)?;
-        let padding_bytes = (bytes - parts.iter().map(|part| part.len()).sum::<usize>()) as u64;
+        let padding_bytes = padding_bytes(&parts, bytes);
         let kept = Rc::new(Kept { _parts: parts, iovecs, _tail: tail, file: file.clone() });
         let mut fell_back = false;
         if file.is_direct() && self.can_ask.get() {
@@ -210,6 +237,37 @@ impl WriteRing {
         };
         own.submit(entries, keep).await
     }
+}
+
+/// Writes the parts as a ring does, from this thread. Blocks.
+fn call(file: &DirectFile, offset: u64, parts: &[SlabSlice], flush: Flush) -> io::Result<Written> {
+    let (iovecs, _tail, bytes) = iovecs(parts)?;
+    let flags = if flush == Flush::Data(FlushKind::Dsync) { libc::RWF_DSYNC } else { 0 };
+    let result = loop {
+        let (descriptor, count) = (file.as_raw_fd(), iovecs.len() as libc::c_int);
+        // SAFETY: the memory that the parts and the copy of the last block hold outlives the call.
+        let result = unsafe { libc::pwritev2(descriptor, iovecs.as_ptr(), count, offset as libc::off_t, flags) };
+        if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            break result;
+        }
+    };
+    let result =
+        if result < 0 { -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { result as i32 };
+    let mut outcomes = vec![Outcome { result, at: Some(Stamp::now()) }];
+    check(&outcomes, Some(bytes))?;
+    if flush == Flush::Data(FlushKind::Fdatasync) {
+        // SAFETY: a plain call on a descriptor that is open.
+        if unsafe { libc::fdatasync(file.as_raw_fd()) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        outcomes.push(Outcome { result: 0, at: Some(Stamp::now()) });
+    }
+    Ok(Written { padding_bytes: padding_bytes(parts, bytes), is_call: true, ..Written::ended(flush, &outcomes) })
+}
+
+/// Zeros behind the parts, of which `bytes` are written in whole blocks.
+fn padding_bytes(parts: &[SlabSlice], bytes: usize) -> u64 {
+    (bytes - parts.iter().map(|part| part.len()).sum::<usize>()) as u64
 }
 
 /// The memory of the parts, with a copy of the last block if it is only partly filled.
@@ -358,7 +416,7 @@ impl Drop for OwnRing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{DirectFile, TempFolder};
+    use crate::file::{DirectFile, Pace, TempFolder};
 
     #[test]
     fn parts_are_written_behind_each_other_with_a_padded_end() {
@@ -371,17 +429,29 @@ mod tests {
             first.write(2 * BLOCK_BYTES, |target| target.fill(1));
             let mut second = SlabWriter::allocate(2 * BLOCK_BYTES).expect("memory");
             second.write(BLOCK_BYTES + 5, |target| target.fill(2));
+            let parts = || vec![first.slice(0..2 * BLOCK_BYTES), second.slice(0..BLOCK_BYTES + 5)];
+            let at = BLOCK_BYTES as u64;
             for flush in [Flush::None, Flush::Data(FlushKind::Fdatasync), Flush::Data(FlushKind::Dsync)] {
-                let parts = vec![first.slice(0..2 * BLOCK_BYTES), second.slice(0..BLOCK_BYTES + 5)];
-                let written = ring.write(&file, BLOCK_BYTES as u64, parts, flush).await.expect("written");
-                assert_eq!(written.padding_bytes, BLOCK_BYTES as u64 - 5);
+                for is_call in [false, true] {
+                    file.zero(0, 1 << 20, Pace::Quick).expect("zeroed");
+                    let written = match is_call {
+                        false => ring.ask(&file, at, parts(), flush).await,
+                        true => call(&file, at, &parts(), flush),
+                    };
+                    let written = written.expect("written");
+                    assert_eq!((written.padding_bytes, written.is_call), (at - 5, is_call));
+                    assert_eq!(written.durable.is_some(), flush != Flush::None, "{written:?}");
+                    let bytes = std::fs::read(&path).expect("read back");
+                    assert!(bytes[..BLOCK_BYTES].iter().all(|byte| *byte == 0));
+                    assert!(bytes[BLOCK_BYTES..3 * BLOCK_BYTES].iter().all(|byte| *byte == 1));
+                    assert!(bytes[3 * BLOCK_BYTES..4 * BLOCK_BYTES + 5].iter().all(|byte| *byte == 2));
+                    assert!(bytes[4 * BLOCK_BYTES + 5..].iter().all(|byte| *byte == 0));
+                }
             }
             ring.flush(&file).await.expect("flushed");
-            let bytes = std::fs::read(&path).expect("read back");
-            assert!(bytes[..BLOCK_BYTES].iter().all(|byte| *byte == 0));
-            assert!(bytes[BLOCK_BYTES..3 * BLOCK_BYTES].iter().all(|byte| *byte == 1));
-            assert!(bytes[3 * BLOCK_BYTES..4 * BLOCK_BYTES + 5].iter().all(|byte| *byte == 2));
-            assert!(bytes[4 * BLOCK_BYTES + 5..].iter().all(|byte| *byte == 0));
+            scheduling::note_late();
+            let written = ring.write(&file, at, parts(), Flush::Data(FlushKind::Dsync)).await.expect("written");
+            assert!(written.is_call, "a write after a late one: {written:?}");
         })
         .expect("an executor");
     }
@@ -416,11 +486,10 @@ mod tests {
             let ring = WriteRing::start().expect("a ring");
             let mut part = SlabWriter::allocate(BLOCK_BYTES).expect("memory");
             part.write(1, |target| target.fill(1));
-            let error = ring
-                .write(&file, 0, vec![part.slice(0..1)], Flush::Data(FlushKind::Fdatasync))
-                .await
-                .expect_err("not writable");
-            assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+            let (parts, flush) = (|| vec![part.slice(0..1)], Flush::Data(FlushKind::Fdatasync));
+            for outcome in [ring.ask(&file, 0, parts(), flush).await, call(&file, 0, &parts(), flush)] {
+                assert_eq!(outcome.expect_err("not writable").raw_os_error(), Some(libc::EBADF));
+            }
         })
         .expect("an executor");
     }

@@ -1,14 +1,17 @@
-//! How the kernel shares CPUs among our threads: helpers give way to cores, and a core leaves a CPU that others keep busy.
+//! How the kernel shares CPUs among our threads and its own: helpers give way to cores, a core leaves a CPU that others keep
+//! busy, and where threads of the kernel have to wait for one, ours do their work.
 //!
 //! A pinned thread wastes no cache and is never in the way of another core. But it has to wait for whoever else computes on
 //! its CPU, and kernels that preempt lazily let it wait to the next tick: 3 ms for each message. So a core that has to wait
 //! gives up its place, and the kernel finds it a CPU that is free.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::clock::Stamp;
 use crate::{clock, console};
 
 /// Where a helper and a core want the same CPU, the core goes first.
@@ -18,6 +21,25 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A core that waited longer than this, that often in a row, leaves its CPU.
 const WAITED_MAX: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 3;
+
+/// A write that takes longer is late: a disk seldom takes so long, a thread of the kernel that waits for a CPU often does.
+pub(crate) const LATE: Duration = Duration::from_millis(50);
+/// After a late write, writes are calls for so long.
+const CALLS_FOR: Duration = Duration::from_secs(600);
+
+/// In nanoseconds of the monotonic clock.
+static CALLS_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that a write was late.
+pub(crate) fn note_late() {
+    CALLS_UNTIL.store(Stamp::now().plus(CALLS_FOR.as_nanos() as u64).since(Stamp::default()), Ordering::Relaxed);
+}
+
+/// Whether a write was late not long ago, so that threads of ours had better do what threads of the kernel would end.
+pub(crate) fn was_late() -> bool {
+    let until = CALLS_UNTIL.load(Ordering::Relaxed);
+    until > 0 && until > Stamp::now().since(Stamp::default())
+}
 
 /// This thread works for cores. It inherits their real-time priority if they have one, and gives that up.
 pub(crate) fn as_helper() {
@@ -58,7 +80,7 @@ fn waited_in(text: &str) -> Option<Duration> {
 }
 
 /// Lets this thread run wherever the process may.
-fn leave() -> nix::Result<()> {
+pub(crate) fn leave() -> nix::Result<()> {
     let allowed: CpuSet = sched_getaffinity(Pid::this())?;
     sched_setaffinity(Pid::from_raw(0), &allowed)
 }
@@ -86,7 +108,7 @@ mod tests {
             let ended = ended.clone();
             std::thread::spawn(move || {
                 sched_setaffinity(Pid::from_raw(0), &one).expect("pinned");
-                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                while !ended.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             })
@@ -109,7 +131,7 @@ mod tests {
             })
         });
         let now = core.join().expect("no panic").expect("an executor");
-        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        ended.store(true, Ordering::Relaxed);
         hog.join().expect("no panic");
         assert!((0..CpuSet::count()).all(|cpu| now.is_set(cpu) == allowed.is_set(cpu)), "it may run anywhere");
     }

@@ -102,6 +102,11 @@ pub(crate) fn running() -> Share {
     }
 }
 
+/// Whether the core has more to do before it would sleep. On glommio nobody can tell.
+pub(crate) fn has_work() -> bool {
+    turning() == Reactor::Ring && ring::has_work()
+}
+
 pub(crate) async fn yield_if_needed() {
     match turning() {
         Reactor::Ring => ring::yield_if_needed().await,
@@ -118,9 +123,14 @@ pub(crate) async fn sleep(span: Duration) {
 
 pub(crate) async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     match turning() {
-        Reactor::Ring => pool::run(call).await,
+        Reactor::Ring => pool::help(call).await,
         Reactor::Glommio => glommio::blocking(call).await,
     }
+}
+
+/// As [`blocking`], on a thread that no core goes before.
+pub(crate) async fn blocking_write<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    pool::write(call).await
 }
 
 /// Which readiness of a descriptor is waited for.

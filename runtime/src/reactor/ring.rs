@@ -410,6 +410,13 @@ impl Core {
     }
 }
 
+/// Whether there is more to do before this core would sleep.
+pub(super) fn has_work() -> bool {
+    CORE.with_borrow(|core| {
+        core.as_ref().is_some_and(|core| core.has_work() || !core.ring.borrow_mut().completion().is_empty())
+    })
+}
+
 /// The share of the task that runs.
 pub(super) fn running() -> Share {
     CORE.with_borrow(|core| core.as_ref().map_or(Share::Data, |core| core.running.get()))

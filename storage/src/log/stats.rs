@@ -14,6 +14,7 @@ pub(super) struct Counts {
     pub(super) written_bytes: u64,
     pub(super) padding_bytes: u64,
     pub(super) kernel_fallbacks: u64,
+    pub(super) call_writes: u64,
     pub(super) flushes: u64,
     pub(super) roll_waits: u64,
     pub(super) prepared_bytes: u64,
@@ -48,6 +49,8 @@ pub struct LogStats {
     pub padding_bytes: u64,
     /// Writes that the kernel could not start at once and gave to a thread of its own.
     pub kernel_fallbacks: u64,
+    /// Writes by threads of the program, as an earlier one was late.
+    pub call_writes: u64,
     pub flushes: u64,
     /// Times that a write waited for blocks to be prepared.
     pub roll_waits: u64,
@@ -93,6 +96,7 @@ impl Log {
             written_bytes: counts.written_bytes,
             padding_bytes: counts.padding_bytes,
             kernel_fallbacks: counts.kernel_fallbacks,
+            call_writes: counts.call_writes,
             flushes: counts.flushes,
             roll_waits: counts.roll_waits,
             prepared_bytes: counts.prepared_bytes,

@@ -26,6 +26,7 @@ pub(crate) struct LogTotals {
     written_bytes: u64,
     padding_bytes: u64,
     kernel_fallbacks: u64,
+    call_writes: u64,
     flushes: u64,
     roll_waits: u64,
     cold_loads: u64,
@@ -64,6 +65,7 @@ fn own_log_totals(core: &Rc<Core>) -> LogTotals {
             written_bytes: stats.written_bytes,
             padding_bytes: stats.padding_bytes,
             kernel_fallbacks: stats.kernel_fallbacks,
+            call_writes: stats.call_writes,
             flushes: stats.flushes,
             roll_waits: stats.roll_waits,
             cold_loads: stats.cold_loads,
@@ -89,6 +91,7 @@ impl LogTotals {
         self.written_bytes += other.written_bytes;
         self.padding_bytes += other.padding_bytes;
         self.kernel_fallbacks += other.kernel_fallbacks;
+        self.call_writes += other.call_writes;
         self.flushes += other.flushes;
         self.roll_waits += other.roll_waits;
         self.cold_loads += other.cold_loads;
@@ -131,6 +134,7 @@ impl LogTotals {
         table.put("logFlushKind", self.flush_kind.map_or("unknown", FlushKind::name));
         table.put("logRollWaitsTotal", self.roll_waits);
         table.put("logKernelFallbacksTotal", self.kernel_fallbacks);
+        table.put("logCallWritesTotal", self.call_writes);
         for (tier, served) in [
             ("TailCache", self.read.tail_cache),
             ("Cache", self.read.read_cache),
