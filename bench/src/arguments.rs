@@ -169,10 +169,10 @@ pub struct CompareArgs {
     /// Another one of the same kind; it is the one that is judged.
     pub second: String,
     /// Of brokers: the plan that both are measured by.
-    #[arg(long, default_value = "quick")]
+    #[arg(long, default_value = "turns")]
     pub plan: String,
     /// Of brokers: rounds of each, in turn.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=31))]
+    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=31))]
     pub rounds: u32,
     /// Of brokers: set a key in all phases that have a use for it.
     #[arg(long = "set", value_name = "KEY=VALUE")]

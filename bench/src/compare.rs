@@ -1,4 +1,4 @@
-//! Two runs, figure by figure: medians and spread over their rounds, the noise of one run against itself, a verdict.
+//! Two runs, figure by figure: middles and spread over their rounds, the noise of one run against itself, a verdict.
 
 mod sample;
 
@@ -10,9 +10,8 @@ use sample::{Change, Sample, Verdict};
 
 /// Rounds of each run below which there is no verdict.
 const ROUNDS_MIN: usize = 3;
-/// Of two runs of the same thing, so many may be told to differ somewhere by chance. Promised is 1 of 20; the rest is for what is no
-/// chance: two processes of one program differ a little for as long as they run.
-const FALSE_ALARMS: f64 = 0.02;
+/// Of two runs that differ by the least that is told, so many may be told to differ somewhere by chance. Of equal ones it is far less.
+const FALSE_ALARMS: f64 = 0.05;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Better {
@@ -133,8 +132,8 @@ impl Comparison {
         let (worse, better, same) = (count(Verdict::Worse), count(Verdict::Better), count(Verdict::Same));
         let _ = writeln!(
             text,
-            "\nMedian (least - greatest) of the rounds. Noise: halves of one run against each other. \
-             Chance: how often rounds dealt at random differ as much.\nWorse: {worse}. Better: {better}. No difference: {same}."
+            "\nMiddle (least - greatest) of the rounds: their geometric mean without the outermost. Noise: halves of one run \
+             against each other. Chance: how often rounds dealt at random differ as much, beyond 2 %.\nWorse: {worse}. Better: {better}. No difference: {same}."
         );
         self.notes.iter().for_each(|note| {
             let _ = writeln!(text, "Note: {note}");
@@ -163,10 +162,10 @@ fn notes(left: &StoredRun, right: &StoredRun, rows: &[Compared]) -> Vec<String> 
     }
     let rounds = rows.iter().map(|row| row.left.count().min(row.right.count())).min().unwrap_or(0);
     if rounds < ROUNDS_MIN {
-        notes.push(format!("{rounds} round(s) tell no difference from noise: repeat with --rounds 7"));
+        notes.push(format!("{rounds} round(s) tell no difference from noise: repeat with --rounds 21"));
     } else if rows.iter().any(|row| row.change.chance_least > FALSE_ALARMS / rows.len() as f64) {
         notes.push(format!(
-            "{rounds} rounds and {} figures: about one of them differs by mere chance more often than in 1 of 50 \
+            "{rounds} rounds and {} figures: about one of them differs by mere chance more often than in 1 of 20 \
              comparisons; more rounds, or fewer phases, tell more surely",
             rows.len()
         ));
@@ -205,7 +204,7 @@ mod tests {
         let comparison = Comparison::of(&first, &slower).unwrap();
         assert!(comparison.has_regression());
         let text = comparison.text("a", "b");
-        assert!(text.contains("| p | messages/s | 100 (99.0 - 101) | 90.0 (89.0 - 91.0) | -10.0 % |"), "{text}");
+        assert!(text.contains("| p | messages/s | 100.0 (99.0 - 101) | 90.0 (89.0 - 91.0) | -10.0 % |"), "{text}");
         assert!(text.contains("Worse: 2. Better: 0."), "{text}");
         let faster = Comparison::of(&slower, &first).unwrap();
         assert!(!faster.has_regression() && faster.text("a", "b").contains("Better: 2."));

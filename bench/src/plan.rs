@@ -22,8 +22,9 @@ use source::{PlanError, Source, nearest};
 const ROUNDS_MAX: i64 = 1000;
 
 /// Plans that come with the program.
-const SCENARIOS: [(&str, &str); 15] = [
+const SCENARIOS: [(&str, &str); 16] = [
     ("quick", include_str!("../scenarios/quick.toml")),
+    ("turns", include_str!("../scenarios/turns.toml")),
     ("saturation", include_str!("../scenarios/saturation.toml")),
     ("latency-ladder", include_str!("../scenarios/latency-ladder.toml")),
     ("sync-vs-async", include_str!("../scenarios/sync-vs-async.toml")),

@@ -130,7 +130,7 @@ pub(crate) fn spread(values: &[f64]) -> String {
 }
 
 /// With as many digits as say something.
-fn shown(value: f64) -> String {
+pub(crate) fn shown(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if size >= 100.0 => format!("{value:.0}"),
