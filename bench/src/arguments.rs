@@ -76,12 +76,23 @@ pub struct TargetArgs {
     /// Tell sends one by one that take longer, each with its stages at the target: 5ms, 800us.
     #[arg(long, value_name = "TIME", value_parser = time_with_unit)]
     pub trace_slower_than: Option<Duration>,
+    /// Leave clients of an open loop at the priority of everything else; where permitted they have real-time priority, as if they
+    /// had a machine of their own.
+    #[arg(long)]
+    pub no_real_time: bool,
 }
 
 impl TargetArgs {
     /// Without anything that is not needed.
     pub(crate) fn of(broker: SocketAddr) -> TargetArgs {
-        TargetArgs { broker, server_pid: None, label: String::new(), target: None, trace_slower_than: None }
+        TargetArgs {
+            broker,
+            server_pid: None,
+            label: String::new(),
+            target: None,
+            trace_slower_than: None,
+            no_real_time: false,
+        }
     }
 }
 

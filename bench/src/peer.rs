@@ -21,7 +21,7 @@ use crate::folder::stored::StoredRun;
 use crate::identity::Identity;
 use crate::machine::machine_cpu_us;
 use crate::phase::course::Measured;
-use crate::phase::{Pacing, Phase, usage};
+use crate::phase::{Phase, usage};
 use crate::plan::Plan;
 use crate::report::Outcome;
 use crate::run::{Active, Run, begin_both, finish_both, turns};
@@ -170,8 +170,6 @@ impl Comparison<'_> {
                 for product in turns(round, Product::BOTH) {
                     let others = Others::still(servers, product);
                     self.await_quiet();
-                    let in_front = matches!(phase.sends.as_ref().map(|sends| &sends.pacing), Some(Pacing::Rate { .. }));
-                    let _first = in_front.then(RealTime::begin);
                     let shown = |measured: &Measured| {
                         eprint!("{:<7}{}", product.name(), &brief::lines(measured)[2..]);
                         Ok(())
@@ -286,28 +284,4 @@ impl Drop for Others<'_> {
     fn drop(&mut self) {
         self.servers.iter().for_each(|server| server.pulse(Pulse::GoOn));
     }
-}
-
-/// As long as it lives, threads are started at real-time priority where that is permitted, as if the client had a machine
-/// of its own.
-struct RealTime;
-
-impl RealTime {
-    fn begin() -> RealTime {
-        schedule("--rr", "1");
-        RealTime
-    }
-}
-
-impl Drop for RealTime {
-    fn drop(&mut self) {
-        schedule("--other", "0");
-    }
-}
-
-/// Of this thread, and of those that it starts from then on.
-fn schedule(policy: &str, priority: &str) {
-    let own = std::process::id().to_string();
-    // Where it is not there or not permitted, the load runs as everything else does.
-    let _ = Command::new("chrt").args([policy, "--pid", priority, &own]).output();
 }

@@ -1,4 +1,38 @@
-//! The priority of a thread among those that want the same CPU.
+//! The priority of a thread among those that want the same CPU, and of those that it starts meanwhile.
+
+/// The thread that made it goes before all that has no real-time priority, where that is permitted, and wakes at the very time
+/// that it asked for, until it drops it.
+#[derive(Debug)]
+pub struct RealTime {
+    /// Another priority was given before, and stays.
+    is_ours: bool,
+}
+
+impl RealTime {
+    pub fn begin() -> RealTime {
+        wake_within(1);
+        // SAFETY: the call has no pointers.
+        let is_ordinary = unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER;
+        let first = libc::sched_param { sched_priority: 1 };
+        RealTime { is_ours: is_ordinary && set(libc::SCHED_RR, &first) }
+    }
+}
+
+impl Drop for RealTime {
+    fn drop(&mut self) {
+        // 0: as late as before.
+        wake_within(0);
+        if self.is_ours {
+            set(libc::SCHED_OTHER, &libc::sched_param { sched_priority: 0 });
+        }
+    }
+}
+
+/// How late this thread may wake, so that the kernel wakes several together. Threads with real-time priority are never late.
+fn wake_within(nanoseconds: libc::c_ulong) {
+    // SAFETY: the call has no pointers. It is refused nowhere.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds) };
+}
 
 /// The thread that made it runs as most threads do until it drops it, though its process was given real-time priority.
 #[derive(Debug)]
@@ -42,6 +76,28 @@ mod tests {
     fn policy() -> libc::c_int {
         // SAFETY: the call has no pointers.
         unsafe { libc::sched_getscheduler(0) }
+    }
+
+    #[test]
+    fn a_thread_goes_first_for_a_while_and_so_do_those_it_starts() {
+        let policy_of_other = || std::thread::spawn(policy).join().expect("it does not panic");
+        std::thread::spawn(move || {
+            let permitted = set(libc::SCHED_RR, &libc::sched_param { sched_priority: 1 });
+            assert!(!permitted || set(libc::SCHED_OTHER, &libc::sched_param { sched_priority: 0 }));
+            let first = RealTime::begin();
+            let expected = if permitted { libc::SCHED_RR } else { libc::SCHED_OTHER };
+            assert_eq!((policy(), policy_of_other()), (expected, expected));
+            drop(RealTime::begin());
+            assert_eq!(policy(), expected, "what was given before stays");
+            let ordinary = Ordinary::begin();
+            assert_eq!((policy(), policy_of_other()), (libc::SCHED_OTHER, libc::SCHED_OTHER));
+            drop(ordinary);
+            assert_eq!(policy(), expected);
+            drop(first);
+            assert_eq!((policy(), policy_of_other()), (libc::SCHED_OTHER, libc::SCHED_OTHER));
+        })
+        .join()
+        .expect("it does not panic");
     }
 
     #[test]

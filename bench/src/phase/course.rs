@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Random;
 use remoting::text::Text;
-use runtime::priority::Ordinary;
+use runtime::priority::{Ordinary, RealTime};
 
 use super::backlog;
 use super::caught_up::CaughtUp;
@@ -155,6 +155,8 @@ impl Course<'_> {
         let start_ns = clock.now_ns() + nanoseconds(delay);
         let span_from_ns = start_ns + nanoseconds(phase.warmup);
         let shelf = boards.shelf(span_from_ns..span_from_ns + nanoseconds(phase.duration));
+        // As if the clients of an open loop had a machine of their own.
+        let _first = (self.rate() > 0 && !args.no_real_time).then(RealTime::begin);
         let (mut readers, wanted) = self.start_readers(bounds.as_ref(), &groups, &shelf)?;
         let producers = phase.has_duties.then(|| self.start_duties(&links)).transpose()?;
         let hiccups = HiccupMeter::start(&shelf, clock)?;
@@ -290,9 +292,12 @@ impl Course<'_> {
             )));
         }
         let limits = (!tail).then_some(ends.as_slice());
+        // Who reads as fast as it can would leave its broker no time.
+        let ordinary = self.catches_up(&reads).then(Ordinary::begin);
         for form in groups {
             readers.groups.push(self.start_pulls(form, ReadBounds { starts, limits }, shelf)?);
         }
+        let _ordinary = ordinary.or_else(|| (reads.cold_groups > 0).then(Ordinary::begin));
         for index in 0..reads.cold_groups {
             let group = format!("{CONSUMER_GROUP}_cold_{index}");
             let form =
