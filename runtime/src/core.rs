@@ -156,9 +156,10 @@ pub async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'stat
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
+
+    use super::*;
 
     /// Long background tasks are ready, many of them; a task of data that becomes ready then waits for one or two.
     #[test]

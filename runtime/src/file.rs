@@ -112,6 +112,11 @@ impl DirectFile {
         Ok(())
     }
 
+    /// Makes content durable, and what is needed to find it.
+    pub(crate) fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     /// Makes content and length durable.
     pub fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()

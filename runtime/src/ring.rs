@@ -19,6 +19,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use io_uring::{IoUring, opcode, squeue, types};
+use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use slab::Slab;
 
@@ -247,19 +248,15 @@ fn call(file: &DirectFile, offset: u64, parts: &[SlabSlice], flush: Flush) -> io
         let (descriptor, count) = (file.as_raw_fd(), iovecs.len() as libc::c_int);
         // SAFETY: the memory that the parts and the copy of the last block hold outlives the call.
         let result = unsafe { libc::pwritev2(descriptor, iovecs.as_ptr(), count, offset as libc::off_t, flags) };
-        if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            break result;
+        match Errno::result(result) {
+            Err(Errno::EINTR) => {}
+            outcome => break outcome? as i32,
         }
     };
-    let result =
-        if result < 0 { -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { result as i32 };
     let mut outcomes = vec![Outcome { result, at: Some(Stamp::now()) }];
     check(&outcomes, Some(bytes))?;
     if flush == Flush::Data(FlushKind::Fdatasync) {
-        // SAFETY: a plain call on a descriptor that is open.
-        if unsafe { libc::fdatasync(file.as_raw_fd()) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        file.sync_data()?;
         outcomes.push(Outcome { result: 0, at: Some(Stamp::now()) });
     }
     Ok(Written { padding_bytes: padding_bytes(parts, bytes), is_call: true, ..Written::ended(flush, &outcomes) })

@@ -1,8 +1,9 @@
 //! Group commit: one write, and one flush where the policy asks for it, answers every waiter below its end.
 //!
 //! One task writes. While its write is in flight appends gather behind it, and the next write takes all of them; no
-//! timer delays the first. A core that has more to do does it first, for a while: what it appends goes with the write. The last, partly filled block is written again by the next write: what was acknowledged in
-//! it is the same bytes, so a torn sector cannot lose it. The first write or flush that fails ends the log.
+//! timer delays the first. A core that has more to do does it first, for a while: what it appends goes with the write. The
+//! last, partly filled block is written again by the next write: what was acknowledged in it is the same bytes, so a torn
+//! sector cannot lose it. The first write or flush that fails ends the log.
 
 use std::rc::Rc;
 use std::time::Duration;
