@@ -9,6 +9,7 @@
 //! void, and says so.
 
 mod arguments;
+mod asked;
 mod brief;
 pub mod canned;
 mod clock;

@@ -208,19 +208,20 @@ impl RunningLoad {
         self.load.sending.store(false, Ordering::Relaxed);
     }
 
-    /// Stops sending, waits for the answers that are still to come, and adds up what came of all messages.
-    pub(crate) fn finish(self) -> Finished {
+    /// Stops sending, waits for the answers that are still to come, and adds up what came of all messages. Waits no longer once
+    /// `may_wait` says so.
+    pub(crate) fn finish(self, may_wait: &dyn Fn() -> bool) -> Finished {
         let clock = self.load.clock;
         let ended_early = self.sender.is_none() && self.has_ended();
         let send_limit_ns = clock.now_ns() + nanoseconds(SEND_TIME_MAX);
         let is_sending = || self.sender.as_ref().is_some_and(|sender| !sender.is_finished());
-        while is_sending() && clock.now_ns() < send_limit_ns {
+        while is_sending() && clock.now_ns() < send_limit_ns && may_wait() {
             clock.sleep(DRAIN_PERIOD);
         }
         self.stop_sending();
         let limit_ns = clock.now_ns() + nanoseconds(DRAIN_TIME_MAX);
         let is_through = || if self.sender.is_some() { open_loop::awaited(&self.links) == 0 } else { self.has_ended() };
-        while !is_through() && clock.now_ns() < limit_ns {
+        while !is_through() && clock.now_ns() < limit_ns && may_wait() {
             clock.sleep(DRAIN_PERIOD);
         }
         self.links.iter().for_each(|(link, _)| link.close());

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::ops::Range;
 
+use remoting::body::stages::StageTimes;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::TargetArgs;
@@ -302,9 +303,10 @@ impl Report {
         }
     }
 
-    pub(crate) fn slow(&mut self, slow: &SlowSends, watched: &Watched) {
-        self.warnings.extend(slow.warning(watched.stages.as_ref()));
-        self.slow = slow.clone().told(watched.stages.as_ref(), watched.from_ms);
+    /// `stages` is what the target counted in the measured span, which began at `from_ms`.
+    pub(crate) fn slow(&mut self, slow: &SlowSends, stages: Option<&StageTimes>, from_ms: u64) {
+        self.warnings.extend(slow.warning(stages));
+        self.slow = slow.clone().told(stages, from_ms);
     }
 
     /// The value of a figure that is a number.

@@ -6,15 +6,75 @@ use hdrhistogram::Histogram;
 use remoting::body::stages::{RequestTimes, StageTime, StageTimes, TOTAL};
 use serde_json::{Value, json};
 
+use crate::asked::Asked;
+use crate::clock::RunClock;
 use crate::identity::client;
 use crate::record::{Gathered, Kind};
 use crate::report::rounded;
 use crate::tally::Waits;
 
-/// What the target has counted so far. `None`: it does not tell, as brokers of other makes do not.
-pub(crate) fn look(broker: SocketAddr) -> Option<StageTimes> {
-    let address = broker.to_string();
-    runtime::run_here(async move { client(&address).stage_times(&address).await.ok() }).ok().flatten()
+/// An answer that comes later than after this share of the measured span counts too little or too much to be told without a word.
+const LATE_SHARE_MAX: f64 = 0.05;
+
+/// What the target has counted so far, as it is asked beside what is measured.
+pub(crate) struct Look {
+    /// None: there is no thread for the question.
+    asked: Option<Asked<Answer>>,
+}
+
+struct Answer {
+    /// How long it took.
+    after_ns: u64,
+    told: Told,
+}
+
+enum Told {
+    Times(StageTimes),
+    /// It does not tell, as brokers of other makes do not.
+    Refusal,
+    Silence,
+}
+
+impl Look {
+    pub(crate) fn begin(broker: SocketAddr, clock: RunClock) -> Look {
+        let (address, asked_ns) = (broker.to_string(), clock.now_ns());
+        let question = move || {
+            let told = runtime::run_here(async move { client(&address).stage_times(&address).await });
+            let told = match told {
+                Ok(Ok(times)) => Told::Times(times),
+                Ok(Err(error)) if !error.is_silence() => Told::Refusal,
+                _ => Told::Silence,
+            };
+            Answer { after_ns: clock.now_ns() - asked_ns, told }
+        };
+        Look { asked: Asked::ask(question).ok() }
+    }
+}
+
+/// What was counted between two looks, if the target tells; and what is to be said of that.
+pub(crate) fn between(
+    looks: [Look; 2],
+    span_ns: u64,
+    may_wait: &dyn Fn() -> bool,
+) -> (Option<StageTimes>, Option<String>) {
+    let silence = || Answer { after_ns: 0, told: Told::Silence };
+    let answer = |look: Look| look.asked.and_then(|asked| asked.answer(may_wait)).unwrap_or_else(silence);
+    let [before, after] = looks.map(answer);
+    let late_ns = before.after_ns.max(after.after_ns);
+    match (before.told, after.told) {
+        (Told::Refusal, _) | (_, Told::Refusal) => (None, None),
+        (Told::Times(before), Told::Times(after)) => {
+            let is_late = late_ns as f64 > span_ns as f64 * LATE_SHARE_MAX;
+            let late = || {
+                format!(
+                    "the target told its stages {:.1} s late: they are not of all of the span",
+                    late_ns as f64 / 1e9
+                )
+            };
+            (Some(after.since(&before)), is_late.then(late))
+        }
+        _ => (None, Some("the target did not answer where its time goes: there are no stages".to_owned())),
+    }
 }
 
 /// The figures of a phase: `times` is what was counted in its measured span, `total` what its clients saw.

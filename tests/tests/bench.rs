@@ -122,6 +122,29 @@ fn a_stop_keeps_what_was_measured() {
 }
 
 #[test]
+fn a_stop_does_not_wait_for_a_target_that_stands_still() {
+    let dev = Dev::new("bench-stop-still");
+    let running = dev.start();
+    let folder = Folder::new("bench-stop-still-out");
+    let out = folder.path().join("run");
+    let plan = "[[phase]]\nkind = \"tail\"\nrate = 500\nwarmup = 0\nduration = \"60s\"\nclient_duties = true\n";
+    let plan = folder.file("still.toml", plan);
+    let mut child = start(bench(&["run", plan.to_str().unwrap()], &dev.broker, &out));
+    await_lines(&out.join("intervals.csv"), 3);
+    signal(running.pid(), "STOP");
+    signal(child.pid(), "INT");
+    let asked = Instant::now();
+    assert_eq!(end_of(&mut child), EXIT_PARTIAL, "{}", child.log());
+    // A question to it alone takes 5 s.
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}: {}", asked.elapsed(), child.log());
+    let record = record(&out);
+    let phase = &record["phases"][0];
+    assert_eq!((&record["state"], phase["stages"].is_null()), (&"stopped".into(), true), "{phase:#}");
+    assert!(phase["faults"].to_string().contains("stopped after "), "{phase:#}");
+    assert!(phase["warnings"].to_string().contains("did not answer where its time goes"), "{phase:#}");
+}
+
+#[test]
 fn a_stop_in_the_warm_up_measures_nothing_and_says_so() {
     let dev = Dev::new("bench-stop-early");
     let _running = dev.start();

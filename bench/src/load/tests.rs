@@ -72,7 +72,7 @@ fn run(answers: Answers, drive: &Drive, warmup_ms: u64, duration_ms: u64) -> (Fi
     while clock.now_ns() < shelf.span_ns().end && !running.has_ended() {
         clock.sleep(Duration::from_millis(1));
     }
-    let finished = running.finish();
+    let finished = running.finish(&|| true);
     let (mut taken, mut spare) = (Gathered::new(), Gathered::new());
     shelf.take(&mut taken, &mut spare);
     (finished, taken)

@@ -36,7 +36,7 @@ pub(super) fn store(
     while !load.has_ended() && !desk.is_stopped() && clock.now_ns() < limit_ns {
         clock.sleep(PERIOD);
     }
-    let Finished { tally, ended_early } = load.finish();
+    let Finished { tally, ended_early } = load.finish(&|| !desk.is_stopped());
     if desk.is_stopped() {
         return Err(BenchError::Stopped);
     }

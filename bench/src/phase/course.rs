@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Random;
+use remoting::body::stages::StageTimes;
 use remoting::text::Text;
 use runtime::priority::{Ordinary, RealTime};
 
@@ -12,6 +13,7 @@ use super::caught_up::CaughtUp;
 use super::watch::{Sheets, Watch, Watched};
 use super::{Pacing, Phase, Reads, Sends};
 use crate::arguments::TargetArgs;
+use crate::asked::Asked;
 use crate::clock::{RunClock, nanoseconds};
 use crate::desk::Desk;
 use crate::duties::{Duties, Member, producer_heartbeat};
@@ -37,6 +39,9 @@ const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(5);
 const ARRIVAL_PERIOD: Duration = Duration::from_millis(10);
 /// After the last commit the target has so long to know it.
 const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
+/// After a stop that was asked for, what is still to come from the target is awaited for so long, all of it together. Then what is
+/// unanswered counts as lost, and what the target did not tell is missing.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 /// Gives the first pulls time to be parked at the broker.
 const PARK_DELAY: Duration = Duration::from_millis(200);
 
@@ -73,7 +78,9 @@ fn prepare(phase: &Phase, args: &TargetArgs, clock: RunClock, desk: &Desk) -> Re
         if desk.is_stopped() {
             return Err(BenchError::Stopped);
         }
-        match Target::prepare(args, &phase.topic) {
+        let (args, topic) = (args.clone(), phase.topic.clone());
+        let asked = Asked::ask(move || Target::prepare(&args, &topic)).map_err(BenchError::Executor)?;
+        match asked.answer(&|| !desk.is_stopped()).ok_or(BenchError::Stopped)? {
             Err(error) if error.is_silence() && clock.now_ns() < limit_ns => clock.sleep(AWAY_PAUSE),
             prepared => return prepared,
         }
@@ -157,7 +164,7 @@ impl Course<'_> {
         let shelf = boards.shelf(span_from_ns..span_from_ns + nanoseconds(phase.duration));
         // As if the clients of an open loop had a machine of their own.
         let _first = (self.rate() > 0 && !args.no_real_time).then(RealTime::begin);
-        let (mut readers, wanted) = self.start_readers(bounds.as_ref(), &groups, &shelf)?;
+        let (readers, wanted) = self.start_readers(bounds.as_ref(), &groups, &shelf)?;
         let producers = phase.has_duties.then(|| self.start_duties(&links)).transpose()?;
         let hiccups = HiccupMeter::start(&shelf, clock)?;
         let load = self.start_load(&drive, links, start_ns, &shelf)?;
@@ -165,7 +172,7 @@ impl Course<'_> {
         let _watching = Ordinary::begin();
         let mut watch = Watch::new(clock, shelf, &self.target, sheets, desk);
         let mut caught_up = CaughtUp::new(phase, self.rate());
-        let watched = match &load {
+        let (watched, looks) = match &load {
             Some(load) => watch.span(
                 || load.load.answered(),
                 || {
@@ -175,42 +182,41 @@ impl Course<'_> {
             ),
             None => watch.span(|| readers.message_count(), || readers.have_ended()),
         };
-        hiccups.finish();
-        watch.interval();
         if let Some(load) = load.as_ref().filter(|_| watch.is_stopped()) {
             load.stop_sending();
         }
-        let finished = load.map(RunningLoad::finish);
-        let wanted = match (&finished, wanted) {
-            (Some(finished), Some(before)) => Some(self.await_arrivals(&readers, before, finished)),
-            (_, wanted) => wanted.map(Wanted::Counted),
-        };
-        if let Some(producers) = producers {
-            producers.finish();
-        }
-        let commits_missing = self.commits_missing(&mut readers);
-        let pulled = Readers::finish(readers.groups);
-        let cold = Readers::finish(readers.cold);
+        hiccups.finish();
+        watch.interval();
+        let stop_limit_ns = clock.now_ns() + nanoseconds(STOP_TIME_MAX);
+        let may_wait = || !watch.is_stopped() || clock.now_ns() < stop_limit_ns;
+        let ended = self.end(Running { load, readers, producers, wanted }, &may_wait);
+        let (stages, stages_warning) = stages::between(looks, watched.end_ns - span_from_ns, &may_wait);
         watch.remainder();
         let stopped = watch.is_stopped();
         if stopped && watched.end_ns == span_from_ns {
             return Err(BenchError::Stopped);
         }
         let timeline = watch.timeline;
-        let outcome = Came {
-            finished,
-            pulled,
-            cold,
-            wanted,
-            watched,
-            span_from_ns,
-            start_ns,
-            caught_up,
-            stopped,
-            commits_missing,
-        };
-        let report = self.report(&outcome, &drive, args, &timeline)?;
+        let came = Came { ended, watched, span_from_ns, start_ns, caught_up, stopped, stages };
+        let mut report = self.report(&came, &drive, args, &timeline)?;
+        report.warnings.extend(stages_warning);
         Ok(Measured { report, timeline })
+    }
+
+    /// Ends whoever sends and whoever reads.
+    fn end(&self, running: Running, may_wait: &dyn Fn() -> bool) -> Ended {
+        let Running { load, mut readers, producers, wanted } = running;
+        let finished = load.map(|load| load.finish(may_wait));
+        let wanted = match (&finished, wanted) {
+            (Some(finished), Some(before)) => Some(self.await_arrivals(&readers, before, finished, may_wait)),
+            (_, wanted) => wanted.map(Wanted::Counted),
+        };
+        if let Some(producers) = producers {
+            producers.finish();
+        }
+        let commits_missing = self.commits_missing(&mut readers, may_wait);
+        let (pulled, cold) = (Readers::finish(readers.groups), Readers::finish(readers.cold));
+        Ended { finished, pulled, cold, wanted, commits_missing }
     }
 
     /// Starts to send, shortly before the first message is due.
@@ -364,7 +370,7 @@ impl Course<'_> {
     }
 
     /// How many queues of all groups the target has another offset of than was committed last, where any are committed.
-    fn commits_missing(&self, readers: &mut Readers) -> Option<u64> {
+    fn commits_missing(&self, readers: &mut Readers, may_wait: &dyn Fn() -> bool) -> Option<u64> {
         if !self.commits() {
             return None;
         }
@@ -373,9 +379,11 @@ impl Course<'_> {
         for pulls in &mut readers.groups {
             let Some(wanted) = pulls.commit() else { continue };
             missing += loop {
-                let found = self.target.committed(&pulls.group).unwrap_or_default();
+                let (target, group) = (self.target.clone(), pulls.group.clone());
+                let asked = Asked::ask(move || target.committed(&group)).ok();
+                let found = asked.and_then(|asked| asked.answer(may_wait)?.ok()).unwrap_or_default();
                 let differing = (0..wanted.len()).filter(|lane| found.get(*lane) != Some(&wanted[*lane])).count();
-                if differing == 0 || self.clock.now_ns() >= limit_ns {
+                if differing == 0 || self.clock.now_ns() >= limit_ns || !may_wait() {
                     break differing as u64;
                 }
                 self.clock.sleep(ARRIVAL_PERIOD);
@@ -394,7 +402,13 @@ impl Course<'_> {
     }
 
     /// Waits until all groups got everything. `before` is what there was before the load; returns all there is.
-    fn await_arrivals(&self, readers: &Readers, before: u64, finished: &Finished) -> Wanted {
+    fn await_arrivals(
+        &self,
+        readers: &Readers,
+        before: u64,
+        finished: &Finished,
+        may_wait: &dyn Fn() -> bool,
+    ) -> Wanted {
         let groups = readers.groups.len() as u64;
         let retry_ns = if readers.retries_open() > 0 { RETRY_DELAY_NS } else { 0 };
         let later_ns = (self.delay_ms() * 1_000_000).max(retry_ns);
@@ -407,12 +421,14 @@ impl Course<'_> {
         };
         loop {
             // A target that is away cannot tell what it has; what it acknowledged is there to get.
-            let wanted = match self.target.ends() {
-                Ok(ends) => {
+            let target = self.target.clone();
+            let asked = Asked::ask(move || target.ends()).ok();
+            let wanted = match asked.and_then(|asked| asked.answer(may_wait)?.ok()) {
+                Some(ends) => {
                     let sent: i64 = ends.iter().zip(&self.target.starts).map(|(end, start)| end - start).sum();
                     Wanted::Counted(before + sent as u64 * groups)
                 }
-                Err(_) => Wanted::Acknowledged(before + acknowledged * groups),
+                None => Wanted::Acknowledged(before + acknowledged * groups),
             };
             // Delayed messages come to their queues one by one, so what is wanted may still grow.
             let may_grow = self.delay_ms() > 0 && self.clock.now_ns() + 1_000_000_000 < limit_ns;
@@ -420,7 +436,7 @@ impl Course<'_> {
                 && readers.retries_open() == 0
                 && readers.acks_open() == 0
                 && !may_grow;
-            if is_there || readers.have_ended() || self.clock.now_ns() >= limit_ns {
+            if is_there || readers.have_ended() || self.clock.now_ns() >= limit_ns || !may_wait() {
                 return wanted;
             }
             self.clock.sleep(ARRIVAL_PERIOD);
@@ -439,22 +455,22 @@ impl Course<'_> {
         timeline: &Timeline,
     ) -> Result<Report, BenchError> {
         let phase = self.phase;
-        let (answered, lost) = match &came.finished {
+        let (answered, lost) = match &came.ended.finished {
             Some(finished) => (finished.tally.answered, finished.tally.connections_lost),
-            None => (came.pulled.messages, came.pulled.connections_lost),
+            None => (came.ended.pulled.messages, came.ended.pulled.connections_lost),
         };
         if answered == 0 && lost > 0 {
             return Err(BenchError::ConnectionsLost { broker: self.target.broker.to_string() });
         }
         let mut report = Report::new(args, phase, &self.target);
-        let pulls = came.wanted.map(|wanted| ReadFigures {
+        let pulls = came.ended.wanted.map(|wanted| ReadFigures {
             way: phase.reads.map_or(Way::Pull, |reads| reads.way),
-            tally: &came.pulled,
+            tally: &came.ended.pulled,
             wanted: wanted.messages(),
             total: &timeline.total,
-            commits_missing: came.commits_missing,
+            commits_missing: came.ended.commits_missing,
         });
-        match (&came.finished, &phase.sends) {
+        match (&came.ended.finished, &phase.sends) {
             (Some(finished), Some(sends)) => {
                 if let Some(pulls) = &pulls {
                     report.tail(pulls);
@@ -487,7 +503,7 @@ impl Course<'_> {
             }
         }
         if phase.reads.is_some_and(|reads| reads.cold_groups > 0) {
-            report.cold(&came.cold, came.watched.end_ns.saturating_sub(came.start_ns));
+            report.cold(&came.ended.cold, came.watched.end_ns.saturating_sub(came.start_ns));
         }
         report.usage(&came.watched, &timeline.total);
         where_time_went(came, timeline, &mut report);
@@ -504,7 +520,7 @@ impl Course<'_> {
         } else if measured_ns == 0 {
             report.faults.push("the target went away for good in the warm-up: nothing is measured".to_owned());
         }
-        if let Some(Wanted::Acknowledged(_)) = came.wanted {
+        if let Some(Wanted::Acknowledged(_)) = came.ended.wanted {
             let fault = "the target is away at the end: what is missing is counted from its acknowledgements";
             report.faults.push(fault.to_owned());
         }
@@ -513,26 +529,42 @@ impl Course<'_> {
 
 /// Tells the stages that the target counted, and the sends that were slow.
 fn where_time_went(came: &Came, timeline: &Timeline, report: &mut Report) {
-    let tally = came.finished.as_ref().map(|finished| &finished.tally);
+    let tally = came.ended.finished.as_ref().map(|finished| &finished.tally);
     if let Some(tally) = tally {
-        report.slow(&tally.slow, &came.watched);
+        report.slow(&tally.slow, came.stages.as_ref(), came.watched.from_ms);
     }
     let waits = tally.map_or(Waits::default(), |tally| tally.waits);
-    report.stages = came.watched.stages.as_ref().map(|times| stages::figures(times, &timeline.total, waits));
+    report.stages = came.stages.as_ref().map(|times| stages::figures(times, &timeline.total, waits));
 }
 
-/// What came of a phase, before it is told.
-struct Came {
+/// Whoever sends and reads in a phase.
+struct Running {
+    load: Option<RunningLoad>,
+    readers: Readers,
+    producers: Option<Duties>,
+    /// Messages that there were to get before the load.
+    wanted: Option<u64>,
+}
+
+/// What came of them.
+struct Ended {
     finished: Option<Finished>,
     pulled: ReadTally,
     cold: ReadTally,
     wanted: Option<Wanted>,
+    commits_missing: Option<u64>,
+}
+
+/// What came of a phase, before it is told.
+struct Came {
+    ended: Ended,
     watched: Watched,
     span_from_ns: u64,
     start_ns: u64,
     caught_up: CaughtUp,
     stopped: bool,
-    commits_missing: Option<u64>,
+    /// What the target counted in its stages meanwhile, if it tells.
+    stages: Option<StageTimes>,
 }
 
 /// Messages that there were to get, and how that is known.
@@ -551,3 +583,6 @@ impl Wanted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

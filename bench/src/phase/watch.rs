@@ -4,13 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use remoting::body::stages::StageTimes;
-
 use crate::clock::{RunClock, nanoseconds};
 use crate::desk::Desk;
 use crate::machine::{Memory, Snapshot};
 use crate::record::{Gathered, Shelf};
-use crate::stages;
+use crate::stages::Look;
 use crate::target::Target;
 use crate::timeline::{Row, Timeline};
 
@@ -28,8 +26,6 @@ pub(crate) struct Watched {
     /// The measured span ended here, before its time when the phase was stopped or through; where it began when it ended
     /// in the warm-up.
     pub(crate) end_ns: u64,
-    /// What the target counted in its stages meanwhile, if it tells.
-    pub(crate) stages: Option<StageTimes>,
     /// When the measured span began, by the wall clock.
     pub(crate) from_ms: u64,
 }
@@ -74,19 +70,22 @@ impl<'a> Watch<'a> {
         Watch { clock, shelf, broker, server_pid, desk, timeline, taken, spare, interval_from_ns }
     }
 
-    /// Waits for the end of the measured span, of the phase before it, or for a stop. `messages` tells how many there
-    /// were so far.
-    pub(crate) fn span(&mut self, messages: impl Fn() -> u64, mut is_over: impl FnMut() -> bool) -> Watched {
+    /// Waits for the end of the measured span, of the phase before it, or for a stop, and for nothing that the target does.
+    /// `messages` tells how many there were so far. Where the span began and where it ended the target is asked for its stages.
+    pub(crate) fn span(
+        &mut self,
+        messages: impl Fn() -> u64,
+        mut is_over: impl FnMut() -> bool,
+    ) -> (Watched, [Look; 2]) {
         let span_ns = self.shelf.span_ns();
         let mut ended = |desk: &Desk| is_over() || desk.is_stopped();
         while self.clock.now_ns() < span_ns.start && !ended(self.desk) {
             self.sleep_until(span_ns.start);
         }
-        let (stages_before, from_ms) = (stages::look(self.broker), runtime::clock::now_ms().0);
-        let snapshot = || Snapshot::take(self.clock.now_ns(), messages(), self.server_pid);
-        let from = snapshot();
-        let (mut memory, mut looked_ns) = (look_at_memory(None, self.server_pid), self.clock.now_ns());
-        let pid = self.server_pid;
+        let (broker, pid, clock, from_ms) = (self.broker, self.server_pid, self.clock, runtime::clock::now_ms().0);
+        let from = Snapshot::take(clock.now_ns(), messages(), pid);
+        let before = Look::begin(broker, clock);
+        let (mut memory, mut looked_ns) = (look_at_memory(None, pid), clock.now_ns());
         while self.clock.now_ns() < span_ns.end && !ended(self.desk) {
             self.sleep_until(span_ns.end);
             let now_ns = self.clock.now_ns();
@@ -98,10 +97,11 @@ impl<'a> Watch<'a> {
                 self.interval();
             }
         }
-        let to = Snapshot::take(self.clock.now_ns(), messages(), pid);
-        let end_ns = self.clock.now_ns().clamp(span_ns.start, span_ns.end);
-        let stages = stages_before.and_then(|before| Some(stages::look(self.broker)?.since(&before)));
-        Watched { from, to, memory: look_at_memory(memory, pid), end_ns, stages, from_ms }
+        let now_ns = clock.now_ns();
+        let to = Snapshot::take(now_ns, messages(), pid);
+        let looks = [before, Look::begin(broker, clock)];
+        let end_ns = now_ns.clamp(span_ns.start, span_ns.end);
+        (Watched { from, to, memory: look_at_memory(memory, pid), end_ns, from_ms }, looks)
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
