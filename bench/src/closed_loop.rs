@@ -36,8 +36,12 @@ impl ClosedLoop {
     }
 
     /// What came of it, once its connection has ended.
-    pub(crate) fn finish(self, ended: &Result<(), FrameError>) -> SendTally {
+    pub(crate) fn finish(mut self, ended: &Result<(), FrameError>) -> SendTally {
         let lost = self.in_flight.count() as u64 * self.hand.load.batch();
+        // Of half messages it may be the end alone that is not answered.
+        if self.hand.load.ends.is_none() {
+            self.hand.given_up(self.in_flight.requests().map(|request| request.due_ns));
+        }
         self.hand.finish(ended, lost)
     }
 

@@ -95,6 +95,12 @@ impl Hand {
         self.tally.away_ns_max = self.tally.away_ns_max.max(away_ns);
     }
 
+    /// Requests that were due then are not answered, and nobody waits for them any more.
+    pub(crate) fn given_up(&mut self, due_ns: impl Iterator<Item = u64>) {
+        let now_ns = self.load.clock.now_ns();
+        due_ns.for_each(|due_ns| self.tally.unanswered(due_ns, now_ns, &mut self.recorder));
+    }
+
     /// What came of the connection. So many messages are not answered and will not be.
     pub(crate) fn finish(mut self, ended: &Result<(), FrameError>, lost: u64) -> SendTally {
         self.tally.unreadable += u64::from(ended.is_err());

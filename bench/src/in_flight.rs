@@ -39,6 +39,10 @@ impl InFlight {
         self.slots.len() - self.free.len()
     }
 
+    pub(crate) fn requests(&self) -> impl Iterator<Item = Request> {
+        self.slots.iter().filter_map(|slot| slot.request)
+    }
+
     /// Takes a slot and gives the opaque for it; `None` when there are too many already.
     pub(crate) fn begin(&mut self, request: Request) -> Option<i32> {
         let index = match self.free.pop() {

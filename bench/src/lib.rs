@@ -30,6 +30,7 @@ mod ledger;
 mod live;
 mod load;
 mod machine;
+mod never_sent;
 mod open_loop;
 mod order;
 mod outage;

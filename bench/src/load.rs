@@ -1,7 +1,7 @@
 //! The load of a run: all connections that send, in closed or in open loop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ pub(crate) struct Load {
     pub(crate) answered: AtomicU64,
     /// Connections that are not through, and the sender of an open loop.
     pub(crate) links_busy: AtomicUsize,
-    sending: AtomicBool,
+    /// When sending was stopped; the end of time until then.
+    stopped_ns: AtomicU64,
 }
 
 impl Load {
@@ -102,7 +103,12 @@ impl Load {
     }
 
     pub(crate) fn may_send(&self) -> bool {
-        self.sending.load(Ordering::Relaxed)
+        self.stopped_ns() == u64::MAX
+    }
+
+    /// What is due from then on is not to be sent.
+    pub(crate) fn stopped_ns(&self) -> u64 {
+        self.stopped_ns.load(Ordering::Relaxed)
     }
 }
 
@@ -141,7 +147,7 @@ impl RunningLoad {
             blank_tally,
             answered: AtomicU64::new(0),
             links_busy: AtomicUsize::new(links.len() + usize::from(matches!(drive, Drive::Rate { .. }))),
-            sending: AtomicBool::new(true),
+            stopped_ns: AtomicU64::new(u64::MAX),
         });
         let mut running = RunningLoad { load, links, threads: Vec::new(), sender: None };
         running.start_threads(drive, start_ns)?;
@@ -205,7 +211,7 @@ impl RunningLoad {
 
     /// What is due is not sent any more.
     pub(crate) fn stop_sending(&self) {
-        self.load.sending.store(false, Ordering::Relaxed);
+        self.load.stopped_ns.fetch_min(self.load.clock.now_ns(), Ordering::Relaxed);
     }
 
     /// Stops sending, waits for the answers that are still to come, and adds up what came of all messages. Waits no longer once

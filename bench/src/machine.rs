@@ -80,11 +80,11 @@ impl Snapshot {
         let server_us = self.server_us.zip(later.server_us).map(|(from, to)| to.saturating_sub(from) as f64);
         let machine_us = later.machine_us.saturating_sub(self.machine_us) as f64;
         let messages = later.messages.saturating_sub(self.messages);
-        let a_message = |us: f64| if messages == 0 { 0.0 } else { us / messages as f64 };
+        let a_message = |us: f64| (messages > 0).then(|| us / messages as f64);
         Usage {
             generator_us_per_message: a_message(own_us),
             generator_cores: own_us / span_us,
-            server_us_per_message: server_us.map(a_message),
+            server_us_per_message: server_us.and_then(a_message),
             server_cores: server_us.map(|us| us / span_us),
             other_cores: ((machine_us - own_us - server_us.unwrap_or(0.0)) / span_us).max(0.0),
             steal_cores: later.steal_us.saturating_sub(self.steal_us) as f64 / span_us,
@@ -92,10 +92,10 @@ impl Snapshot {
     }
 }
 
-/// CPU between two moments.
+/// CPU between two moments. That of a message is not known where there was none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    pub(crate) generator_us_per_message: f64,
+    pub(crate) generator_us_per_message: Option<f64>,
     pub(crate) generator_cores: f64,
     pub(crate) server_us_per_message: Option<f64>,
     pub(crate) server_cores: Option<f64>,
@@ -132,7 +132,9 @@ mod tests {
             steal_us: 50_000,
         };
         let usage = from.until(&to);
-        assert_eq!((usage.generator_us_per_message, usage.server_us_per_message), (1000.0, Some(5000.0)));
+        assert_eq!((usage.generator_us_per_message, usage.server_us_per_message), (Some(1000.0), Some(5000.0)));
+        let none = from.until(&Snapshot { messages: 10, ..to });
+        assert_eq!((none.generator_us_per_message, none.server_us_per_message), (None, None));
         assert!((usage.other_cores - 0.3).abs() < 1e-9 && (usage.steal_cores - 0.05).abs() < 1e-9);
     }
 }

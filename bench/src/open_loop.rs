@@ -106,8 +106,19 @@ impl Sender {
                 self.held_back_until_ns = clock.now_ns();
             }
         }
+        self.give_up(number, limit_ns);
         self.load.links_busy.fetch_sub(1, Ordering::Relaxed);
         self.tally
+    }
+
+    /// From this request on nothing more is sent, though it was due before sending was stopped.
+    fn give_up(&mut self, first: u64, limit_ns: u64) {
+        let (now_ns, messages) = (self.load.clock.now_ns(), self.load.batch());
+        let limit_ns = limit_ns.min(self.load.stopped_ns()).min(now_ns);
+        for due_ns in (first..).map(|number| self.pace.due_ns(number)).take_while(|due_ns| *due_ns < limit_ns) {
+            let held_back = due_ns < self.held_back_until_ns;
+            self.tally.never_sent(Sent { messages, due_ns, now_ns, held_back });
+        }
     }
 
     /// Writes a request. False: its connection is away, or has too many unanswered, or the message before it of its key is.
@@ -166,6 +177,8 @@ pub(crate) struct Reader {
     answered: Turns,
     /// Half messages whose end was answered.
     ended: Turns,
+    /// Those before it that are unanswered were lost with an earlier connection.
+    turns_given_up: u64,
     /// Requests that were answered since the counters were moved.
     answered_unreported: u64,
 }
@@ -173,12 +186,18 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(link: Arc<Link>, counts: Arc<Counts>, load: Arc<Load>, pace: Pace, place: Place) -> Reader {
         let [answered, ended] = [(); 2].map(|()| Turns::default());
-        Reader { hand: Hand::new(link, load), counts, pace, place, answered, ended, answered_unreported: 0 }
+        let hand = Hand::new(link, load);
+        Reader { hand, counts, pace, place, answered, ended, turns_given_up: 0, answered_unreported: 0 }
     }
 
     /// What came of it, once its connection has ended.
-    pub(crate) fn finish(self, ended: &Result<(), FrameError>) -> SendTally {
+    pub(crate) fn finish(mut self, ended: &Result<(), FrameError>) -> SendTally {
         let lost = self.counts.unanswered() * self.hand.load.batch();
+        if self.counts.awaited() > 0 {
+            let turns = self.turns_given_up..self.counts.sent.load(Ordering::Acquire);
+            let unanswered = turns.filter(|turn| self.answered.add(*turn));
+            self.hand.given_up(unanswered.map(|turn| self.pace.due_ns(self.place.number(turn))));
+        }
         self.hand.finish(ended, lost)
     }
 
@@ -259,6 +278,7 @@ impl Frames for Reader {
     fn broken(&mut self) {
         let given_up = self.counts.awaited();
         self.counts.given_up.fetch_add(given_up, Ordering::Release);
+        self.turns_given_up = self.counts.sent.load(Ordering::Acquire);
         self.counts.keys_busy.iter().for_each(|key| key.store(false, Ordering::Release));
         self.hand.broken(given_up * self.hand.load.batch());
     }

@@ -18,7 +18,8 @@ const BATCH_TIMES: usize = 1024;
 /// What a time is of. Its tag is its name in all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// From when a stored message was due to its answer.
+    /// From when a stored message was due to its answer. Of one that was never sent, or that nobody answered until the end, what it
+    /// waited at least.
     Send,
     /// From when a message was due to when it was sent, where only the generator was late.
     SendLag,
@@ -201,6 +202,14 @@ impl Shelf {
         let shard = self.recorders.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let times = Vec::with_capacity(BATCH_TIMES);
         Recorder { shelf: self.clone(), shard, times, counts: Counts::default() }
+    }
+
+    /// Puts times there that nobody saw end, each with how often: lower bounds.
+    pub(crate) fn add(&self, kind: Kind, times: impl Iterator<Item = (u64, u64)>) {
+        let mut gathered = self.shards[0].lock().expect("no holder panics");
+        times.for_each(|(nanoseconds, count)| {
+            gathered.times[kind as usize].saturating_record_n(nanoseconds.max(1), count);
+        });
     }
 
     /// Puts all that was handed over since the last look into `taken`, which is cleared before.

@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::ops::Range;
 
+use hdrhistogram::Histogram;
 use remoting::body::stages::StageTimes;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::TargetArgs;
 use crate::ledger::OffsetLedger;
+use crate::never_sent::NeverSent;
 use crate::phase::Phase;
 use crate::phase::watch::Watched;
 use crate::read::{ReadTally, Way};
@@ -17,9 +19,10 @@ use crate::slow::SlowSends;
 use crate::tally::{Errors, SendTally};
 use crate::target::Target;
 
-/// A generator that sends one message in a hundred later than this after it was due has fallen behind. Shorter lags are
-/// part of the latencies and are told beside them; on few cores a busy server causes some.
-const LAG_P99_US_MAX: f64 = 5000.0;
+/// A generator that sends one message in a hundred later than this after it was due, though the target did not hold it back, has
+/// fallen behind. Shorter lags are part of the latencies and are told beside them; on few cores a busy server causes some.
+const LAG_NS_MAX: u64 = 5_000_000;
+const LATE_SHARE_MAX: f64 = 0.01;
 /// An open loop that sent less than this share of what was due has fallen behind.
 const SENT_SHARE_MIN: f64 = 0.995;
 
@@ -169,17 +172,30 @@ impl Report {
         let a_second = |messages: u64| if seconds > 0.0 { messages as f64 / seconds } else { 0.0 };
         self.figure("rate_asked", rounded(a_second(due), 1));
         self.figure("rate_sent", rounded(a_second(tally.sent_in_span.min(due)), 1));
-        let lag = sends.total.times(Kind::SendLag);
         self.times(Kind::SendLag, sends.total);
         // Sends held back by unanswered ones are the broker's doing: they stay due and count in the latency.
         self.figure("held_back", tally.held_back);
-        let share = tally.sent_in_span as f64 / due.max(1) as f64;
-        if share < SENT_SHARE_MIN && tally.held_back == 0 && tally.connections_lost == 0 {
-            self.void.push(format!("the generator sent {} of {due} messages that were due", tally.sent_in_span));
+        self.never_sent(tally.never_sent.as_ref(), due);
+        let late = late_share(sends.total.times(Kind::SendLag), tally.held_back, due);
+        if late > LATE_SHARE_MAX {
+            let (percent, lag_ms) = (late * 100.0, LAG_NS_MAX / 1_000_000);
+            self.void.push(format!("the generator sent {percent:.1} % of the messages more than {lag_ms} ms late"));
         }
-        let lag_us = lag.value_at_quantile(0.99) as f64 / 1e3;
-        if lag_us > LAG_P99_US_MAX {
-            self.void.push(format!("the generator sent 1 in 100 messages more than {lag_us:.0} us late"));
+    }
+
+    /// What the target held back is its own fault, and excuses the generator of nothing else.
+    fn never_sent(&mut self, never_sent: Option<&NeverSent>, due: u64) {
+        let (messages, held_back) = never_sent.map_or((0, 0), |never_sent| (never_sent.messages, never_sent.held_back));
+        self.figure("never_sent", messages);
+        if held_back > 0 {
+            self.faults.push(format!(
+                "never_sent: {held_back} of {due} messages that were due, since the target held them back: it is saturated, or away. \
+                 Of each the percentiles have what it waited at least"
+            ));
+        }
+        let late = messages - held_back;
+        if late as f64 > due as f64 * (1.0 - SENT_SHARE_MIN) {
+            self.void.push(format!("the generator never sent {late} of {due} messages that were due"));
         }
     }
 
@@ -274,15 +290,19 @@ impl Report {
 
     pub(crate) fn usage(&mut self, watched: &Watched, total: &Gathered) {
         let usage = watched.from.until(&watched.to);
-        if let (Some(a_message), Some(cores)) = (usage.server_us_per_message, usage.server_cores) {
+        if let Some(a_message) = usage.server_us_per_message {
             self.figure("server_cpu_us_per_message", rounded(a_message, 2));
+        }
+        if let Some(cores) = usage.server_cores {
             self.figure("server_cores", rounded(cores, 2));
         }
         if let Some(memory) = watched.memory {
             self.figure("server_resident_mib_max", memory.resident_bytes >> 20);
             self.figure("server_anonymous_mib_max", memory.anonymous_bytes >> 20);
         }
-        self.figure("generator_cpu_us_per_message", rounded(usage.generator_us_per_message, 2));
+        if let Some(a_message) = usage.generator_us_per_message {
+            self.figure("generator_cpu_us_per_message", rounded(a_message, 2));
+        }
         self.figure("generator_cores", rounded(usage.generator_cores, 2));
         self.figure("other_cores", rounded(usage.other_cores, 2));
         self.figure("steal_cores", rounded(usage.steal_cores, 2));
@@ -318,15 +338,17 @@ impl Report {
         &self.label
     }
 
-    /// Quantiles of times, in microseconds.
+    /// Quantiles of times, in microseconds. Of no times there are none.
     fn times(&mut self, kind: Kind, gathered: &Gathered) {
         let times = gathered.times(kind);
         let us = |ns: u64| rounded(ns as f64 / 1e3, 1);
         let mut values = Map::new();
-        for (quantile, share) in QUANTILES {
-            values.insert(quantile.to_owned(), us(times.value_at_quantile(share)));
+        if !times.is_empty() {
+            for (quantile, share) in QUANTILES {
+                values.insert(quantile.to_owned(), us(times.value_at_quantile(share)));
+            }
+            values.insert("max".to_owned(), us(times.max()));
         }
-        values.insert("max".to_owned(), us(times.max()));
         values.insert("count".to_owned(), json!(times.len()));
         self.figure(kind.figure(), values);
     }
@@ -397,6 +419,14 @@ fn by_code(errors: &Errors) -> Map<String, Value> {
     errors.iter().map(told).collect()
 }
 
+/// Of all messages that were due, those that were sent too late by the generator's own fault. `lags` are of requests that were not held
+/// back.
+fn late_share(lags: &Histogram<u64>, held_back: u64, due: u64) -> f64 {
+    let in_time = lags.count_between(0, LAG_NS_MAX);
+    let late = (lags.len() - in_time) as f64 / lags.len().max(1) as f64;
+    late * (1.0 - held_back.min(due) as f64 / due.max(1) as f64)
+}
+
 fn outcome<T>(faults: &[T], void: &[T]) -> Outcome {
     match (faults.is_empty(), void.is_empty()) {
         (false, _) => Outcome::Partial,
@@ -439,5 +469,51 @@ mod tests {
         ] {
             assert_eq!(outcome(faults, void), expected, "{faults:?} {void:?}");
         }
+    }
+
+    /// Of 1,000 messages that were due so many were never sent, and so many of these held back by the target.
+    #[test]
+    fn what_was_never_sent_is_a_fault_of_whoever_did_not_let_it() {
+        for (messages, held_back, expected) in [
+            (0, 0, Outcome::Clean),
+            (5, 0, Outcome::Clean),
+            (6, 0, Outcome::Void),
+            (1, 1, Outcome::Partial),
+            (700, 700, Outcome::Partial),
+            (700, 690, Outcome::Partial),
+        ] {
+            let mut report = report();
+            let mut never_sent = NeverSent::new();
+            (0..messages).for_each(|message| never_sent.add(1, 1_000_000_000, message < held_back));
+            report.never_sent(Some(&never_sent), 1000);
+            assert_eq!(report.outcome(), expected, "{messages} {held_back}: {:?} {:?}", report.faults, report.void);
+            assert_eq!(report.void.is_empty(), messages - held_back <= 5, "{:?}", report.void);
+            assert_eq!(report.value("never_sent"), Some(messages as f64));
+        }
+    }
+
+    #[test]
+    fn the_generator_was_late_with_what_nobody_held_back() {
+        let mut lags = crate::record::histogram();
+        assert!(late_share(&lags, 1000, 1000) < 1e-9 && late_share(&lags, 0, 0) < 1e-9);
+        lags.record_n(10_000, 90).unwrap();
+        lags.record_n(8_000_000, 10).unwrap();
+        for (held_back, due, expected) in [(0, 100, 0.1), (900, 1000, 0.01), (9_900, 10_000, 0.001)] {
+            assert!((late_share(&lags, held_back, due) - expected).abs() < 1e-9, "{held_back} of {due}");
+        }
+    }
+
+    #[test]
+    fn of_no_times_no_quantiles_are_told() {
+        let mut report = report();
+        report.times(Kind::SendLag, &Gathered::new());
+        assert_eq!(report.json()["figures"]["send_lag_us"], json!({"count": 0}));
+    }
+
+    fn report() -> Report {
+        let (label, target, config) = (String::new(), String::new(), Map::new());
+        let [faults, void, warnings] = [(); 3].map(|()| Vec::new());
+        let (figures, slow) = (Vec::new(), Vec::new());
+        Report { label, mode: "send-open", target, config, figures, faults, void, warnings, stages: None, slow }
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use remoting::code::ResponseCode;
 
 use crate::ledger::OffsetLedger;
+use crate::never_sent::NeverSent;
 use crate::record::{Kind, Recorder};
 use crate::reply::{self, Reply};
 use crate::slow::SlowSends;
@@ -59,8 +60,10 @@ pub(crate) struct SendTally {
     /// Messages due in the span that were sent.
     pub(crate) sent_in_span: u64,
     pub(crate) last_answer_ns: u64,
-    /// Messages that could not be sent when they were due because too many were in flight.
+    /// Messages that could not be sent when they were due because too many were in flight; those that never were count in here.
     pub(crate) held_back: u64,
+    /// Of an open loop that ended with messages due, as its one sender leaves it.
+    pub(crate) never_sent: Option<NeverSent>,
     pub(crate) errors: Errors,
     /// Answers to no request, or second ones.
     pub(crate) strange_answers: u64,
@@ -93,6 +96,7 @@ impl SendTally {
             sent_in_span: 0,
             last_answer_ns: 0,
             held_back: 0,
+            never_sent: None,
             errors: Errors::default(),
             strange_answers: 0,
             unreadable: 0,
@@ -116,6 +120,7 @@ impl SendTally {
         self.sent_in_span += other.sent_in_span;
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
         self.held_back += other.held_back;
+        self.never_sent = self.never_sent.take().or(other.never_sent);
         self.errors.merge(other.errors);
         self.strange_answers += other.strange_answers;
         self.unreadable += other.unreadable;
@@ -149,6 +154,22 @@ impl SendTally {
             self.held_back += request.messages;
         } else {
             recorder.record(Kind::SendLag, request.now_ns - request.due_ns);
+        }
+    }
+
+    /// A request of an open loop was due and will not be sent any more.
+    pub(crate) fn never_sent(&mut self, request: Sent) {
+        if self.span_ns.contains(&request.due_ns) {
+            let never_sent = self.never_sent.get_or_insert_with(NeverSent::new);
+            never_sent.add(request.messages, request.now_ns - request.due_ns, request.held_back);
+            self.held_back += if request.held_back { request.messages } else { 0 };
+        }
+    }
+
+    /// A request that was sent is given up without an answer: it has waited at least so long.
+    pub(crate) fn unanswered(&self, due_ns: u64, now_ns: u64, recorder: &mut Recorder) {
+        if self.span_ns.contains(&due_ns) {
+            recorder.record(Kind::Send, now_ns - due_ns);
         }
     }
 
@@ -218,7 +239,7 @@ pub(crate) struct EndAnswer<'a> {
     pub(crate) frame: &'a [u8],
 }
 
-/// A request of an open loop that was sent.
+/// A request of an open loop that was sent, or given up unsent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) messages: u64,

@@ -53,8 +53,18 @@ fn serve(mut stream: &TcpStream, answers: Answers) {
 
 /// What came of a load of 100-byte messages over one connection: all of it, and its times.
 fn run(answers: Answers, drive: &Drive, warmup_ms: u64, duration_ms: u64) -> (Finished, Gathered) {
+    run_at(broker(answers), drive, warmup_ms, duration_ms, &|| true)
+}
+
+fn run_at(
+    broker: SocketAddr,
+    drive: &Drive,
+    warmup_ms: u64,
+    duration_ms: u64,
+    may_wait: &dyn Fn() -> bool,
+) -> (Finished, Gathered) {
     let target = Target {
-        broker: broker(answers),
+        broker,
         lanes: Lanes { topics: vec![Text::from("T")], queues: 1 },
         server_pid: None,
         slower_than_ns: 0,
@@ -72,7 +82,7 @@ fn run(answers: Answers, drive: &Drive, warmup_ms: u64, duration_ms: u64) -> (Fi
     while clock.now_ns() < shelf.span_ns().end && !running.has_ended() {
         clock.sleep(Duration::from_millis(1));
     }
-    let finished = running.finish(&|| true);
+    let finished = running.finish(may_wait);
     let (mut taken, mut spare) = (Gathered::new(), Gathered::new());
     shelf.take(&mut taken, &mut spare);
     (finished, taken)
@@ -113,6 +123,38 @@ fn an_open_loop_sends_at_its_rate_whatever_the_answers_say() {
     assert_eq!((tally.answered, tally.sent_in_span, tally.errors.total()), (500, 400, 250));
     assert_eq!((seen.times(Kind::Send).len(), seen.times(Kind::SendLag).len() + tally.held_back), (200, 400));
     assert_eq!((tally.strange_answers, tally.lost), (0, 0));
+}
+
+#[test]
+fn what_was_due_at_a_target_that_takes_nothing_more_is_never_left_out() {
+    // Nobody reads what is sent: the sockets are full after some of the 26 MB.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let drive = Drive::Rate { arrivals: Arrivals::Even { rate: 200_000.0 }, tick_ns: 0 };
+    let (Finished { tally, .. }, seen) = run_at(listener.local_addr().unwrap(), &drive, 100, 400, &|| false);
+    let never_sent = tally.never_sent.unwrap();
+    assert_eq!((tally.answered, tally.sent_in_span + never_sent.messages), (0, 80_000));
+    assert_eq!((never_sent.held_back, seen.times(Kind::Send).len()), (never_sent.messages, tally.sent_in_span));
+    let (longest_ns, _) = never_sent.beyond(0).last().unwrap();
+    assert!((1..60_000_000_000).contains(&longest_ns), "{longest_ns}");
+    assert_eq!(never_sent.beyond(0).map(|(_, count)| count).sum::<u64>(), never_sent.messages);
+    assert!(never_sent.messages > 1000 && tally.lost > 0, "{} never sent, {} lost", never_sent.messages, tally.lost);
+}
+
+#[test]
+fn what_nobody_answers_has_waited_until_the_end() {
+    let answers = |count| {
+        std::thread::sleep(Duration::from_millis(if count < 50 { 1 } else { 60_000 }));
+        (count, 0)
+    };
+    for drive in [
+        Drive::Window { requests: 4, requests_max: u64::MAX },
+        Drive::Rate { arrivals: Arrivals::Even { rate: 500.0 }, tick_ns: 0 },
+    ] {
+        let (Finished { tally, .. }, seen) = run_at(broker(answers), &drive, 0, 500, &|| false);
+        let times = seen.times(Kind::Send);
+        assert!(tally.lost >= 4 && times.len() >= tally.lost, "{drive:?}: {} lost", tally.lost);
+        assert!(times.max() > 300_000_000, "{drive:?}: the longest of {} is {} ns", times.len(), times.max());
+    }
 }
 
 #[test]

@@ -20,10 +20,11 @@ use crate::duties::{Duties, Member, producer_heartbeat};
 use crate::error::BenchError;
 use crate::hiccup::HiccupMeter;
 use crate::load::{Drive, Finished, RunningLoad, START_DELAY};
+use crate::never_sent::NeverSent;
 use crate::order::OrderCheck;
 use crate::pace::Pace;
 use crate::read::{AtEnd, RETRY_DELAY_NS, ReadBounds, ReadForm, ReadTally, RunningGroup, Way};
-use crate::record::{Boards, Shelf};
+use crate::record::{Boards, Kind, Shelf};
 use crate::report::{ReadFigures, Report, SendFigures};
 use crate::stages;
 use crate::tally::Waits;
@@ -170,7 +171,7 @@ impl Course<'_> {
         let load = self.start_load(&drive, links, start_ns, &shelf)?;
         // All threads of the load are there. What this one does once a second is not to hold up a broker beside it.
         let _watching = Ordinary::begin();
-        let mut watch = Watch::new(clock, shelf, &self.target, sheets, desk);
+        let mut watch = Watch::new(clock, shelf.clone(), &self.target, sheets, desk);
         let mut caught_up = CaughtUp::new(phase, self.rate());
         let (watched, looks) = match &load {
             Some(load) => watch.span(
@@ -190,6 +191,9 @@ impl Course<'_> {
         let stop_limit_ns = clock.now_ns() + nanoseconds(STOP_TIME_MAX);
         let may_wait = || !watch.is_stopped() || clock.now_ns() < stop_limit_ns;
         let ended = self.end(Running { load, readers, producers, wanted }, &may_wait);
+        if let Some(never_sent) = ended.finished.as_ref().and_then(|finished| finished.tally.never_sent.as_ref()) {
+            self.add_waits(never_sent, &shelf);
+        }
         let (stages, stages_warning) = stages::between(looks, watched.end_ns - span_from_ns, &may_wait);
         watch.remainder();
         let stopped = watch.is_stopped();
@@ -217,6 +221,24 @@ impl Course<'_> {
         let commits_missing = self.commits_missing(&mut readers, may_wait);
         let (pulled, cold) = (Readers::finish(readers.groups), Readers::finish(readers.cold));
         Ended { finished, pulled, cold, wanted, commits_missing }
+    }
+
+    /// Puts what was never sent among the times that count from when a message was due, at consumers as well.
+    fn add_waits(&self, never_sent: &NeverSent, shelf: &Shelf) {
+        let commit_share = self.form.as_ref().and_then(|form| form.extras.commit_share);
+        let add = |kind, later_ns, each: f64| {
+            let waits = never_sent.beyond(later_ns);
+            shelf.add(kind, waits.map(|(least_ns, requests)| (least_ns, (requests as f64 * each).round() as u64)));
+        };
+        add(Kind::Send, 0, 1.0);
+        if commit_share.is_some() {
+            add(Kind::Transaction, 0, 1.0);
+        }
+        if let Some(reads) = self.phase.reads {
+            let kind = if self.delay_ms() > 0 { Kind::Late } else { Kind::EndToEnd };
+            let each = (self.batch() * u64::from(reads.groups)) as f64 * commit_share.unwrap_or(1.0);
+            add(kind, self.delay_ms() * 1_000_000, each);
+        }
     }
 
     /// Starts to send, shortly before the first message is due.

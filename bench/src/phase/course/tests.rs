@@ -30,15 +30,19 @@ fn stopped_after(span: Duration, settings: &[&str]) -> (Measured, Duration) {
 }
 
 #[test]
-fn a_stop_ends_a_phase_whose_target_stands_still() {
+fn a_stop_ends_a_phase_whose_target_stands_still_and_leaves_nothing_out() {
     let settings = ["rate=200000", "size=100", "warmup=0", "duration=60s"];
     let (measured, after) = stopped_after(Duration::from_millis(700), &settings);
     assert!(after < SOON, "it ends {after:?} after the stop");
     let told = measured.report.json();
     let (figures, faults) = (&told["figures"], told["faults"].to_string());
-    assert!(faults.contains("stopped after 0."), "{told:#}");
+    assert!(faults.contains("stopped after 0.") && faults.contains("never_sent: "), "{told:#}");
     let number = |path: &str| figures.pointer(path).and_then(serde_json::Value::as_f64).unwrap_or(-1.0);
-    assert!(number("/generator_cores") > 0.0, "{figures:#}");
+    // Everything that was due by the stop is in the times, whether it was sent or not.
+    let (due, count) = (number("/rate_asked") * number("/seconds"), number("/latency_us/count"));
+    assert!(due > 20_000.0 && count > due * 0.99, "{due} due: {figures:#}");
+    assert_eq!(count, number("/lost") + number("/never_sent"), "{figures:#}");
+    assert!(number("/latency_us/p50") > 100_000.0 && number("/generator_cores") > 0.0, "{figures:#}");
     assert!(told["warnings"].to_string().contains("did not answer where its time goes"), "{told:#}");
 }
 
