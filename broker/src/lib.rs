@@ -24,6 +24,7 @@ mod retention;
 mod stages;
 mod start;
 mod stats;
+mod table_path;
 pub mod takeover;
 mod topic;
 mod transaction;

@@ -25,13 +25,14 @@ use transport::{Limits, Server};
 use crate::config::{Config, FileFormat, FlushDiskType, Settings};
 use crate::core::{Core, Tables, set_stopping};
 use crate::dispatch::{self, Dispatcher};
-use crate::group::{GroupConfigOwner, TableError};
+use crate::group::GroupConfigOwner;
 use crate::live_config::{ConfigFile, ConfigOwner};
 use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::registration::{Facts, Registration};
+use crate::table_path::TableError;
 use crate::topic::TopicOwner;
-use crate::{banner, delay, group, pop, retention, stats, transaction};
+use crate::{banner, delay, group, pop, retention, stats, table_path, transaction};
 
 /// Clients of old look for a second port, so far below the first.
 const FAST_PORT_BELOW: u16 = 2;
@@ -329,7 +330,7 @@ fn fast_port(port: u16) -> Option<u16> {
 
 async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>, has_messages: bool) -> Result<(), BrokerError> {
     let table = |error: TableError| BrokerError::Table { reason: error.to_string() };
-    group::make_missing(&boot.config, has_messages).await.map_err(table)?;
+    table_path::make_missing(&boot.config, has_messages).await.map_err(table)?;
     let facts = Facts::new(&boot.config, boot.advertised.port());
     let tables = Tables {
         topics: TopicOwner::load(&boot.config, boot.placement.logs).await.map_err(table)?,

@@ -19,11 +19,11 @@ use runtime::clock;
 
 use super::batches::Batches;
 use super::config_table::{ConfigChange, ConfigTable, Forbidden, Publication, READ_FORBIDDEN, change_text};
-use super::table_path::{TableError, TableFile, TableWriter, read_table};
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
 use crate::placement::TABLES_CORE;
+use crate::table_path::{TableError, TableFile, TableWriter, read_table};
 
 const FILE: TableFile = TableFile::GROUPS;
 

@@ -21,7 +21,6 @@ pub(crate) mod queue_ends;
 mod reply_clients;
 mod resets;
 mod sessions;
-mod table_path;
 mod views;
 
 use std::cell::{Cell, RefCell};
@@ -57,7 +56,6 @@ pub(crate) use self::offset_file::{load_offsets, offsets_body, persist_now};
 pub(crate) use self::pulled::Pulled;
 pub(crate) use self::reply_clients::ReplyClients;
 pub(crate) use self::sessions::Sessions;
-pub(crate) use self::table_path::{TableError, TableFile, TableWriter, make_missing, read_table};
 pub(crate) use self::views::GroupViews;
 
 use crate::call::Refusal;

@@ -20,10 +20,10 @@ use super::batches::Batches;
 use super::offset_table::OffsetTable;
 use super::offsets::TopicOffsets;
 use super::queue_ends;
-use super::table_path::{TableError, TableFile, read_table};
 use crate::call::Refusal;
 use crate::core::Core;
 use crate::placement::TABLES_CORE;
+use crate::table_path::{TableError, TableFile, read_table};
 
 const FILE: TableFile = TableFile::OFFSETS;
 /// The shortest time between two writes that nobody asked for.

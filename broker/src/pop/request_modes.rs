@@ -17,8 +17,9 @@ use runtime::table_file;
 
 use crate::call::Refusal;
 use crate::core::Core;
-use crate::group::{Batches, TableError, TableFile, read_table};
+use crate::group::Batches;
 use crate::placement::TABLES_CORE;
+use crate::table_path::{TableError, TableFile, read_table};
 
 const FILE: TableFile = TableFile::REQUEST_MODES;
 

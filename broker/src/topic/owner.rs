@@ -27,8 +27,8 @@ use super::{TOPIC_QUEUES_MAX, Topic};
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
-use crate::group::{TableError, TableFile, TableWriter, read_table};
 use crate::registration::Ticket;
+use crate::table_path::{TableError, TableFile, TableWriter, read_table};
 
 const FILE: TableFile = TableFile::TOPICS;
 /// How long a change waits for the nameservers to know of it. Beyond it the change is answered all the same: it is
