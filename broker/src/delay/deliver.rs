@@ -22,6 +22,7 @@ use super::slot::{DueKey, NOTES_QUEUE};
 use crate::call::Refusal;
 use crate::core::Core;
 use crate::light::{self, Dispatch, Missed};
+use crate::log::Repeated;
 use crate::topic::Topic;
 use crate::trouble::Trouble;
 
@@ -60,13 +61,13 @@ struct Delivery<'a> {
 impl Schedule {
     /// Delivers for as long as the log takes records.
     pub(super) async fn run(self: Rc<Self>, core: Rc<Core>) {
-        let mut told = false;
+        let delivering = Repeated::default();
         // What is tried again is not stored in them again.
         let mut light = InLightQueues::new();
         loop {
             match self.deliver_due(&core, &mut light).await {
                 Ok(()) => {
-                    told = false;
+                    delivering.over(format_args!("log {}: delayed messages are delivered again", self.log.id()));
                     self.sleep().await;
                 }
                 Err(Trouble::Append(AppendError::Stopped | AppendError::Failed(_))) => return,
@@ -74,12 +75,10 @@ impl Schedule {
                 Err(Trouble::Refused(_)) if core.draining.get() => return,
                 Err(Trouble::Append(AppendError::Busy { .. })) => self.log.room().await,
                 Err(trouble) => {
-                    if !std::mem::replace(&mut told, true) {
-                        crate::log::warn(format_args!(
-                            "log {}: delayed messages that are due wait: {trouble}; tried again each second",
-                            self.log.id()
-                        ));
-                    }
+                    delivering.warn(format_args!(
+                        "log {}: delayed messages that are due wait: {trouble}; tried again each second",
+                        self.log.id()
+                    ));
                     clock::sleep(TRY_AGAIN).await;
                 }
             }

@@ -22,6 +22,7 @@ use super::config_table::{ConfigChange, ConfigTable, Forbidden, Publication, REA
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
+use crate::log::Repeated;
 use crate::placement::TABLES_CORE;
 use crate::table_path::{TableError, TableFile, TableWriter, read_table};
 
@@ -69,6 +70,8 @@ pub(crate) struct GroupConfigOwner {
     file: TableWriter,
     table: RefCell<ConfigTable>,
     changes: Batches<Vec<ConfigChange>>,
+    storing: Repeated,
+    shortening: Repeated,
 }
 
 impl GroupConfigOwner {
@@ -92,6 +95,8 @@ impl GroupConfigOwner {
             file: TableWriter::new(path, generation),
             table: RefCell::new(table),
             changes: Batches::default(),
+            storing: Repeated::default(),
+            shortening: Repeated::default(),
         }))
     }
 
@@ -172,7 +177,7 @@ impl GroupConfigOwner {
             if self.file.is_full() {
                 // Told where it fails, and nothing is lost by it.
                 let table = self.table.borrow().clone();
-                let _ = self.replace(table).await;
+                let _ = self.told(&self.shortening, self.replace(table).await);
             }
         }
     }
@@ -181,23 +186,30 @@ impl GroupConfigOwner {
         if !self.file.can_add() {
             let mut table = self.table.borrow().clone();
             table.take(&done.publications, done.version);
-            return self.replace(table).await;
+            return self.told(&self.storing, self.replace(table).await);
         }
         let (publications, version) = (done.publications.clone(), done.version);
-        self.told(self.file.write(move |file| file.add(&change_text(&publications, version))).await)
+        let added = self.file.write(move |file| file.add(&change_text(&publications, version))).await;
+        self.told(&self.storing, added)
     }
 
-    async fn replace(&self, table: ConfigTable) -> Result<(), Refusal> {
-        self.told(self.file.write(move |file| file.replace(&table.to_text())).await)
+    async fn replace(&self, table: ConfigTable) -> io::Result<()> {
+        self.file.write(move |file| file.replace(&table.to_text())).await
     }
 
     /// Tells the log when it could not be written.
-    fn told(&self, written: io::Result<()>) -> Result<(), Refusal> {
-        written.map_err(|error| {
-            let remark = format!("groups cannot be stored in {}: {error}", self.file.path().display());
-            crate::log::warn(format_args!("{remark}"));
-            Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
-        })
+    fn told(&self, told: &Repeated, written: io::Result<()>) -> Result<(), Refusal> {
+        match written {
+            Ok(()) => {
+                told.over(format_args!("groups are stored again"));
+                Ok(())
+            }
+            Err(error) => {
+                let remark = format!("groups cannot be stored in {}: {error}", self.file.path().display());
+                told.warn(format_args!("{remark}"));
+                Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark))
+            }
+        }
     }
 
     async fn put_in_force(&self, core: &Rc<Core>, done: &Done) {

@@ -60,6 +60,7 @@ pub(crate) use self::views::GroupViews;
 
 use crate::call::Refusal;
 use crate::core::Core;
+use crate::log::Repeated;
 
 /// As [`GroupConfigOwner::ensure`].
 ///
@@ -102,6 +103,7 @@ pub(crate) struct Groups {
     publication: Cell<u64>,
     /// Topics about which members of a group were found to differ, since the start.
     inconsistencies: Cell<u64>,
+    pub(crate) no_retry_topic: Repeated,
     /// On the tables' core only.
     offset_file: OffsetFile,
 }

@@ -22,6 +22,7 @@ use super::offsets::TopicOffsets;
 use super::queue_ends;
 use crate::call::Refusal;
 use crate::core::Core;
+use crate::log::Repeated;
 use crate::placement::TABLES_CORE;
 use crate::table_path::{TableError, TableFile, read_table};
 
@@ -41,6 +42,7 @@ pub(super) struct OffsetFile {
     /// The file does not have all of the table.
     unwritten: Cell<bool>,
     saves: Batches<()>,
+    saving: Repeated,
 }
 
 /// Reads the file and hands each group's offsets to its owner; on the tables' core, before the first request.
@@ -150,8 +152,9 @@ async fn work(core: Rc<Core>) {
     let file = &core.groups.offset_file;
     while let Some((_, batch)) = file.saves.take() {
         let outcome = save(&core).await;
-        if let Err(refusal) = &outcome {
-            crate::log::warn(format_args!("{}", refusal.remark));
+        match &outcome {
+            Ok(()) => file.saving.over(format_args!("committed offsets are stored again")),
+            Err(refusal) => file.saving.warn(format_args!("{}", refusal.remark)),
         }
         batch.finish(&outcome);
     }

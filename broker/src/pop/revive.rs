@@ -16,6 +16,7 @@ use runtime::clock;
 use super::in_flight::PopQueue;
 use super::ledger::{Due, Ledger};
 use crate::core::Core;
+use crate::log::Repeated;
 use crate::processor::send;
 use crate::topic;
 
@@ -28,6 +29,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub(crate) fn start_background(core: &Rc<Core>) {
     let core = core.clone();
     runtime::spawn_background(async move {
+        let reviving = Repeated::default();
         while !core.draining.get() {
             let ledgers = core.pops.all();
             let now_ms = clock::now_ms().0;
@@ -39,11 +41,15 @@ pub(crate) fn start_background(core: &Rc<Core>) {
             }
             clock::within(span.min(LOOK_EVERY), core.pops.due_earlier.notified()).await;
             for ledger in ledgers {
-                if let Err(why) = revive_due(&core, &ledger).await {
-                    crate::log::warn(format_args!(
-                        "messages that were popped and not acknowledged cannot come again yet, it is tried again: {why}"
-                    ));
-                    clock::sleep(TRY_AGAIN_AFTER).await;
+                match revive_due(&core, &ledger).await {
+                    Ok(()) => reviving.over(format_args!("messages that were popped and not acknowledged come again")),
+                    Err(why) => {
+                        reviving.warn(format_args!(
+                            "messages that were popped and not acknowledged cannot come again yet, it is tried again: \
+                             {why}"
+                        ));
+                        clock::sleep(TRY_AGAIN_AFTER).await;
+                    }
                 }
                 ledger.tidy(clock::now_ms().0);
             }

@@ -115,7 +115,7 @@ async fn consumer(core: &Rc<Core>, heartbeat: ConsumerHeartbeat) -> bool {
     let Ok(config) = group::ensure(core, group).await else { return false };
     let queues = u32::try_from(config.retry_queue_nums).unwrap_or(0);
     if let Err(refusal) = topic::ensure_retry_topic(core, group, queues).await {
-        crate::log::warn(format_args!("no retry topic for group {group}: {}", refusal.remark));
+        core.groups.no_retry_topic.warn(format_args!("no retry topic for group {group}: {}", refusal.remark));
     }
     group::register_consumer(core, heartbeat).await
 }

@@ -30,6 +30,7 @@ use self::policy::Wanted;
 use crate::call::Refusal;
 use crate::config::Retention as Settings;
 use crate::core::Core;
+use crate::log::Repeated;
 use crate::placement::TABLES_CORE;
 
 /// The disk is looked at so often …
@@ -99,11 +100,12 @@ pub(crate) fn held_back_text(held_back: &BTreeMap<LogId, String>) -> String {
     logs.join("; ")
 }
 
-/// Starts the rounds of a core. Cleaning writes small files, so it may use the store's ballast.
+/// Starts the rounds of a core, of which one keeps the store's ballast.
 pub(crate) fn start_background(core: &Rc<Core>, ballast: Ballast) {
     let core = core.clone();
     runtime::spawn_background(async move {
         let mut last_round = clock::instant();
+        let (keeping, cleaning) = (Repeated::default(), Repeated::default());
         while !core.draining.get() {
             let config = core.config();
             let settings = &config.retention;
@@ -111,14 +113,21 @@ pub(crate) fn start_background(core: &Rc<Core>, ballast: Ballast) {
             let is_asked = core.retention.asked_rounds.get() > 0;
             let is_filling = fillings.values().any(|filling| wanted(settings, filling, is_asked) == Wanted::Any);
             if core.id == TABLES_CORE && !core.retention.refusing.is_on() {
-                keep(&ballast).await;
+                keep(&ballast, &keeping).await;
             }
             // A disk that fills is not kept waiting.
             if is_asked || is_filling || last_round.elapsed() >= Duration::from_millis(settings.interval.0) {
                 last_round = clock::instant();
                 core.retention.asked_rounds.set(core.retention.asked_rounds.get().saturating_sub(1));
-                if let Err(error) = round(&core, fillings.clone(), is_asked).await {
-                    cannot_clean(&ballast, &error).await;
+                match round(&core, fillings.clone(), is_asked).await {
+                    Ok(()) => cleaning.over(format_args!("old segments can go again")),
+                    Err(error) => {
+                        cleaning.warn(format_args!("an old segment cannot go yet, it is tried again: {error}"));
+                        if error.is_full() {
+                            let ballast = ballast.clone();
+                            let _ = runtime::blocking(move || ballast.give_back_if_full()).await;
+                        }
+                    }
                 }
             }
             clock::within(pause(settings, &fillings), core.retention.wanted_now.notified()).await;
@@ -154,21 +163,11 @@ async fn look(core: &Rc<Core>) -> Fillings {
     fillings
 }
 
-async fn keep(ballast: &Ballast) {
+async fn keep(ballast: &Ballast, keeping: &Repeated) {
     let ballast = ballast.clone();
-    if let Err(error) = runtime::blocking(move || ballast.keep_if_room()).await {
-        crate::log::warn(format_args!("no space is kept for a full disk: {error}"));
-    }
-}
-
-/// Gives the ballast back if it was for lack of space; the next round tries again.
-async fn cannot_clean(ballast: &Ballast, error: &StorageError) {
-    crate::log::warn(format_args!("an old segment cannot go yet, it is tried again: {error}"));
-    if error.is_full() {
-        let ballast = ballast.clone();
-        if let Err(error) = runtime::blocking(move || ballast.give_back_if_full()).await {
-            crate::log::warn(format_args!("the space kept for a full disk cannot be given back: {error}"));
-        }
+    match runtime::blocking(move || ballast.keep_if_room()).await {
+        Ok(()) => keeping.over(format_args!("space is kept for a full disk again")),
+        Err(error) => keeping.warn(format_args!("no space is kept for a full disk: {error}")),
     }
 }
 

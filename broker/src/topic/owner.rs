@@ -27,6 +27,7 @@ use super::{TOPIC_QUEUES_MAX, Topic};
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
+use crate::log::Repeated;
 use crate::registration::Ticket;
 use crate::table_path::{TableError, TableFile, TableWriter, read_table};
 
@@ -55,6 +56,8 @@ pub(crate) struct TopicOwner {
     table: RefCell<TopicTable>,
     asked: RefCell<Vec<Asked>>,
     wake: Notify,
+    storing: Repeated,
+    shortening: Repeated,
 }
 
 impl TopicOwner {
@@ -70,6 +73,8 @@ impl TopicOwner {
             table: RefCell::new(TopicTable::at_boot(table, &boot_facts(config, logs), clock::now_ms())),
             asked: RefCell::default(),
             wake: Notify::new(),
+            storing: Repeated::default(),
+            shortening: Repeated::default(),
         }))
     }
 
@@ -142,11 +147,13 @@ impl TopicOwner {
                 }
             }
             self.write_changes(core, changes).await;
-            if self.file.is_full()
-                && let Err(error) = self.replace().await
-            {
-                // Nothing is lost by it, and the next change tries it again.
-                crate::log::warn(format_args!("{} cannot be made shorter: {error}", self.file.path().display()));
+            if self.file.is_full() {
+                let path = self.file.path().display();
+                match self.replace().await {
+                    Ok(()) => self.shortening.over(format_args!("{path} is made shorter again")),
+                    // Nothing is lost by it, and the next change tries it again.
+                    Err(error) => self.shortening.warn(format_args!("{path} cannot be made shorter: {error}")),
+                }
             }
         }
     }
@@ -169,12 +176,13 @@ impl TopicOwner {
             part.next_version(clock::now_ms());
             if let Err(error) = self.store(&part, changed.clone(), None).await {
                 let refusal = self.not_stored(&error);
-                crate::log::warn(format_args!("{}", refusal.remark));
+                self.storing.warn(format_args!("{}", refusal.remark));
                 for (answer, outcome) in outcomes {
                     answer.send(unless_changed(outcome, &refusal));
                 }
                 return;
             }
+            self.storing.over(format_args!("changes of topics are stored again"));
             let names = changed.iter().map(|topic| topic.name().clone()).collect();
             publish(core, changed).await;
             self.table.borrow_mut().take(part, None, clock::now_ms());
@@ -201,10 +209,11 @@ impl TopicOwner {
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = gone {
-            crate::log::warn(format_args!("{}", refusal.remark));
+            self.storing.warn(format_args!("{}", refusal.remark));
             publish(core, vec![deleted]).await;
             return Err(refusal);
         }
+        self.storing.over(format_args!("changes of topics are stored again"));
         self.table.borrow_mut().take(part, Some(topic), clock::now_ms());
         // Whoever deletes it at the nameserver next must not be overtaken by a registration that still has it.
         let ticket = core.tables().registration.everything_changed();

@@ -82,7 +82,9 @@ async fn round(core: &Rc<Core>, ledger: &Rc<Ledger>) {
         let bytes = match ledger.record(&half).await {
             Ok(bytes) => bytes,
             Err(error) => {
-                crate::log::warn(format_args!("half message {at} cannot be read, the next round tries again: {error}"));
+                core.transactions
+                    .unreadable
+                    .warn(format_args!("half message {at} cannot be read, the next round tries again: {error}"));
                 continue;
             }
         };
@@ -165,7 +167,8 @@ async fn ask(core: &Rc<Core>, half: &RecordView<'_>, checks: u32) -> usize {
 async fn give_up(core: &Rc<Core>, ledger: &Rc<Ledger>, at: QueueOffset, half: &RecordView<'_>) {
     let made = topic::ensure_own_topic(core, CHECK_MAX_TIME_TOPIC, u32::from(core.placement.logs)).await;
     if let Err(refusal) = made {
-        crate::log::warn(format_args!("half message {at} cannot be given up yet: {}", refusal.remark));
+        let why = refusal.remark;
+        core.transactions.not_given_up.warn(format_args!("half message {at} cannot be given up yet: {why}"));
         return;
     }
     let Ok(taken) = ledger.take(at, half.physical_offset()) else { return };
@@ -178,9 +181,9 @@ async fn give_up(core: &Rc<Core>, ledger: &Rc<Ledger>, at: QueueOffset, half: &R
             taken.half.checks
         )),
         Err(error) => {
-            crate::log::warn(format_args!(
-                "half message {at} cannot be given up yet, the next round tries again: {error}"
-            ));
+            core.transactions
+                .not_given_up
+                .warn(format_args!("half message {at} cannot be given up yet, the next round tries again: {error}"));
         }
     }
 }

@@ -28,11 +28,14 @@ pub(crate) use self::ledger::Ledger;
 pub(crate) use self::resume::resume;
 
 use crate::core::Core;
+use crate::log::Repeated;
 
 /// The ledgers of the logs that a core opened.
 #[derive(Default)]
 pub(crate) struct Transactions {
     ledgers: RefCell<HashMap<LogId, Rc<Ledger>>>,
+    unreadable: Repeated,
+    not_given_up: Repeated,
 }
 
 impl Transactions {
