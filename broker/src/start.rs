@@ -400,10 +400,6 @@ fn accept(core: &Rc<Core>, listener: Listener) {
 async fn shut_down(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError> {
     crate::log::note(format_args!("stopping: no new requests are taken"));
     core.tables().registration.stop().await;
-    // A stop writes tables and extents.
-    let ballast = boot.store.ballast().clone();
-    let given_back = runtime::blocking(move || ballast.give_back_if_full()).await;
-    given_back.map_err(|source| BrokerError::System { what: "the space for a stop", source })?;
     core.on_each(|core| async move {
         core.draining.set(true);
         core.waits.wake_all();

@@ -63,7 +63,7 @@ impl DirectFile {
     pub fn create(path: &Path, bytes: u64) -> io::Result<DirectFile> {
         let file = DirectFile::open_with(path, OpenOptions::new().read(true).write(true).create_new(true))?;
         keep_in_place(&file.file);
-        match reserve(&file.file, bytes) {
+        match reserve(&file.file, 0, bytes) {
             Ok(()) => Ok(file),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
                 file.file.set_len(bytes).map(|()| file)
@@ -244,13 +244,13 @@ pub struct Space {
 
 /// Reserves the space of a new file, or takes none: the kernel takes what is left before it finds that it is not enough, and
 /// whoever writes a small file just then finds the disk full.
-pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+pub(crate) fn reserve(file: &File, start: u64, bytes: u64) -> io::Result<()> {
     let stat = nix::sys::statvfs::fstatvfs(file)?;
     if stat.blocks_free() * stat.fragment_size() < bytes {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
     }
     // SAFETY: a plain call on a descriptor that is open.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), start as libc::off_t, bytes as libc::off_t) } {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(code)),
     }

@@ -51,7 +51,7 @@ impl MappedFile {
     fn create_as(path: &Path, bytes: usize) -> io::Result<MappedFile> {
         remove_if_there(path)?;
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        if let Err(error) = reserve(&file, bytes as u64) {
+        if let Err(error) = reserve(&file, 0, bytes as u64) {
             let _ = std::fs::remove_file(path);
             return Err(error);
         }

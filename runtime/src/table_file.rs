@@ -25,7 +25,7 @@ use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::ballast;
+use crate::ballast::{self, Lent};
 use crate::file::{read_whole, sync_folder};
 
 const MAGIC: &str = "ringmq-table 1";
@@ -115,13 +115,8 @@ impl Writer {
         let mut open = self.open.take().expect("the table was replaced before");
         let numbered = format!("{} {change}", open.number);
         let line = format!("\n{:08X} {numbered}{END}", crc32fast::hash(numbered.as_bytes()));
-        match open.write(line.as_bytes()) {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull && ballast::spend_for(&self.path) => {
-                open.write(line.as_bytes())
-            }
-            outcome => outcome,
-        }
-        .map_err(|error| of_file(&self.path, &error))?;
+        ballast::lend(&self.path, Lent::All, || open.write(line.as_bytes()))
+            .map_err(|error| of_file(&self.path, &error))?;
         self.open = Some(open);
         Ok(())
     }
@@ -181,14 +176,9 @@ fn read_settled(path: &Path) -> io::Result<Option<Stored>> {
     }
 }
 
-/// Replaces a table. When this returns, the new text survives a loss of power. On a full disk the store's ballast is spent.
+/// Replaces a table. When this returns, the new text survives a loss of power. A full disk has the store's ballast.
 pub fn write(path: &Path, generation: u64, text: &str) -> io::Result<()> {
-    match write_once(path, generation, text) {
-        Err(error) if error.kind() == io::ErrorKind::StorageFull && ballast::spend_for(path) => {
-            write_once(path, generation, text)
-        }
-        outcome => outcome,
-    }
+    ballast::lend(path, Lent::All, || write_once(path, generation, text))
 }
 
 fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use base::{LogId, LogOffset, PhysicalOffset};
 use remoting::record;
+use runtime::ballast::{self, Lent};
 use runtime::buffer::BLOCK_BYTES;
 use runtime::file::sync_folder;
 
@@ -468,7 +469,7 @@ impl<'a> Rebuild<'a> {
 /// Writes an extent and opens it. Blocks.
 pub(crate) fn store_extent(folder: &Path, log: LogId, content: &ExtentContent) -> Result<LoadedExtent, StorageError> {
     let path = folder.join(disk::offset_name(content.start));
-    extent_file::write(&path, content).context("write", &path)?;
+    ballast::lend(&path, Lent::ButForTables, || extent_file::write(&path, content)).context("write", &path)?;
     let (file, runs) = ExtentFile::open(&path, log).context("read back", &path)?;
     Ok(LoadedExtent { path, file, runs })
 }

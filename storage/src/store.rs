@@ -124,7 +124,7 @@ impl Store {
         let lock = FileLock::try_take(&lock_path).context("lock", &lock_path)?;
         let Some(lock) = lock else { return Err(StorageError::Locked { root, file: lock_path }) };
         let ballast = Ballast::of(&root);
-        ballast.give_back_if_full().context("look for space in", &root)?;
+        let loan = ballast.lend_if_full().context("look for space in", &root)?;
         let mut warnings = Vec::new();
         let places = Places::new(&root, &roots)?;
         let StoreTable { logs, id, .. } = settle_table(places, logs, logs_if_new, &mut warnings)?;
@@ -156,6 +156,7 @@ impl Store {
             disk::write_whole(&abort, std::process::id().to_string().as_bytes()).context("make", &abort)?;
         }
         disk::make_folder(&root.join("config"))?;
+        drop(loan);
         ballast.keep_if_room().context("reserve space in", &root)?;
         Ok(Store { root, commit_logs, flush, warnings, ballast, _lock: lock })
     }

@@ -6,8 +6,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::LazyLock;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,8 +18,8 @@ use harness::frame::Frame;
 use harness::mounted::{Mounted, take_all_but};
 use harness::process::Dev;
 use harness::request::{
-    CODE_BUSY, CODE_OK, CODE_PULL_OFFSET_MOVED, MIN_OFFSET, Pulled, Queue, Stored, create_topic, offset_of, pull,
-    read_queue, send,
+    CODE_BUSY, CODE_OK, CODE_PULL_OFFSET_MOVED, CODE_TOPIC_NOT_EXIST, MIN_OFFSET, Pulled, Queue, Stored, commit_offset,
+    consumer_offset, create_topic, heartbeat, offset_of, pull, read_queue, send,
 };
 use harness::target::TARGET_VARIABLE;
 use harness::{left_out, patterned_body, unique_name};
@@ -125,9 +127,6 @@ impl Drop for EndsReader<'_> {
     }
 }
 
-/// What a store keeps for a stop and a start on a full disk.
-const BALLAST_BYTES: u64 = 16 << 20;
-
 /// What a full disk is tested with.
 struct Case {
     test: &'static str,
@@ -164,12 +163,6 @@ fn fill_free_and_resume(case: &Case) {
         // Others take the rest, to the last byte.
         let rest = mounted.at().join("rest");
         take_all_but(0, &rest);
-        // A table that was written meanwhile spent the ballast, and the others took it: an operator must free as much.
-        if !dev.store().join("store/ballast").exists() {
-            let file = fs::File::options().write(true).open(&rest).expect("opened");
-            let bytes = file.metadata().expect("known").len();
-            file.set_len(bytes.saturating_sub(BALLAST_BYTES)).expect("freed");
-        }
         let (more, refusal) = send_until_refused(&dev, &topic, &mut numbers);
         assert_eq!(refusal.code, CODE_NO_SERVICE, "{}", refusal.remark);
         ends.store(true, Ordering::Relaxed);
@@ -177,9 +170,26 @@ fn fill_free_and_resume(case: &Case) {
     });
     assert!(served > 0 && !acknowledged.is_empty());
     check_all(&dev, &topic, &acknowledged);
-    // A stop and a start work on the full disk.
+    // A stop and a start work on the full disk, also while others take each byte that comes free. Nothing is read again.
+    let (queue, committed) = (Queue::new(&topic, 0), acknowledged.len() as u64 / 4);
+    let greedy = Greedy::start(mounted.at());
+    for number in 0..TABLES_WRITTEN {
+        connect(&dev).call_ok(&create_topic(&format!("{topic}-{number}"), 1)).expect("stored on the full disk");
+    }
+    connect(&dev).call_ok(&heartbeat("client", "reader")).expect("the group makes itself");
+    connect(&dev).call_ok(&commit_offset("reader", &queue, committed)).expect("committed");
     assert_eq!(running.stop(), Some(0), "{}", running.log());
+    assert!(!running.log().contains("cannot be stored"), "{}", running.log());
     let mut running = dev.start();
+    let found = connect(&dev).call_ok(&consumer_offset("reader", &queue)).expect("known");
+    assert_eq!(found.number("offset").expect("an offset"), committed as i64);
+    for number in 0..TABLES_WRITTEN {
+        let queue = Queue::new(&format!("{topic}-{number}"), 0);
+        let answer = connect(&dev).call(&pull("reader", &queue, 0, 1)).expect("answered");
+        assert_ne!(answer.code, CODE_TOPIC_NOT_EXIST, "{}", answer.remark);
+    }
+    assert!(!running.log().contains("read again"), "{}", running.log());
+    drop(greedy);
     check_all(&dev, &topic, &acknowledged);
     let freed = Instant::now();
     fs::remove_file(mounted.at().join("rest")).expect("removed");
@@ -199,6 +209,42 @@ fn fill_free_and_resume(case: &Case) {
     running.kill();
     let _running = dev.start();
     check_all(&dev, &topic, &acknowledged);
+}
+
+/// So many tables are written on the full disk: more than a ballast that each of them spends would do for.
+const TABLES_WRITTEN: u32 = 20;
+
+/// Takes each byte of a file system that comes free, until the value is dropped.
+struct Greedy {
+    ends: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+    path: PathBuf,
+}
+
+impl Greedy {
+    fn start(folder: &Path) -> Greedy {
+        let (path, ends) = (folder.join("greedy"), Arc::new(AtomicBool::new(false)));
+        let mut file = fs::File::create(&path).expect("a file can be made");
+        let ended = ends.clone();
+        let thread = thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                while file.write_all(&[7; 4096]).is_ok() {}
+                // A program that finds the disk full tries it again later.
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        Greedy { ends, thread: Some(thread), path }
+    }
+}
+
+impl Drop for Greedy {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 fn check_all(dev: &Dev, topic: &str, acknowledged: &[u32]) {

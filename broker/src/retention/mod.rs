@@ -123,10 +123,6 @@ pub(crate) fn start_background(core: &Rc<Core>, ballast: Ballast) {
                     Ok(()) => cleaning.over(format_args!("old segments can go again")),
                     Err(error) => {
                         cleaning.warn(format_args!("an old segment cannot go yet, it is tried again: {error}"));
-                        if error.is_full() {
-                            let ballast = ballast.clone();
-                            let _ = runtime::blocking(move || ballast.give_back_if_full()).await;
-                        }
                     }
                 }
             }
