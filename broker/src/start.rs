@@ -288,6 +288,7 @@ fn report_damage(reports: &[RecoveryReport]) {
                  (`ringmq store dump` goes on telling)"
             ));
         }
+        report.restored.iter().for_each(|told| crate::log::warn(format_args!("{told}")));
         report.damages.iter().for_each(|damage| tell_damage(report.log, damage));
         if let Some(lost) = &report.tail_lost {
             crate::log::warn(format_args!(

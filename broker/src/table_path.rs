@@ -135,7 +135,7 @@ fn those_there(path: &Path) -> &'static str {
     }
 }
 
-/// Reads a table's text; `None` when it was never written.
+/// Reads a table's text; `None` when it was never written. What stands in for a damaged one is told, and written anew.
 ///
 /// # Errors
 /// When a file is there but neither it nor the one before it is whole.
@@ -146,12 +146,13 @@ pub(crate) async fn read_table(path: &Path, file: TableFile) -> Result<Option<St
         source,
         content: file.content,
     })?;
-    if stored.as_ref().is_some_and(|stored| stored.fell_back) {
-        crate::log::warn(format_args!(
-            "{} was damaged or missing; what is left of it and of the one before it is used, so changes of {} may be lost",
-            path.display(),
-            file.content
-        ));
-    }
-    Ok(stored)
+    let mut stored = match stored {
+        Some(stored) if stored.fell_back => stored,
+        whole => return Ok(whole),
+    };
+    let to = path.to_owned();
+    let restored = runtime::blocking(move || table_file::restore(&to, &mut stored).map(|kept| (stored, kept)));
+    let (stored, kept) = restored.await.map_err(|source| TableError::Write { path: path.to_owned(), source })?;
+    crate::log::warn(format_args!("{}", table_file::told_of_restored(path, kept.as_deref(), file.content)));
+    Ok(Some(stored))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use remoting::Text;
 use remoting::json;
-use runtime::table_file::{self, Stored};
+use runtime::{console, table_file};
 use serde::{Deserialize, Serialize};
 
 use crate::turn::Turn;
@@ -95,7 +95,14 @@ impl KvStore {
 fn read(path: &Path) -> io::Result<(u64, Namespaces)> {
     let (generation, text) = match table_file::read(path) {
         Ok(None) => return Ok((0, Namespaces::default())),
-        Ok(Some(Stored { generation, text, .. })) => (generation, text),
+        Ok(Some(mut stored)) => {
+            if stored.fell_back {
+                let damaged = table_file::restore(path, &mut stored)?;
+                let told = table_file::told_of_restored(path, damaged.as_deref(), "the key-value table");
+                console::tell(format_args!("ringmq: warning: {told}"));
+            }
+            (stored.generation, stored.text)
+        }
         Err(error) => (0, plain_text(path).ok_or(error)?),
     };
     let namespaces =
@@ -139,6 +146,10 @@ mod tests {
             assert_eq!(again.get("n", "k"), Some(text("é\n")));
             assert_eq!(again.namespace("n").map(|table| table.len()), Some(1));
             assert_eq!(again.namespace("absent"), None);
+            std::fs::write(&path, "damaged").unwrap();
+            drop(KvStore::open(path.clone()).await.unwrap());
+            assert_eq!(std::fs::read_to_string(table_file::damaged_path(&path)).unwrap(), "damaged");
+            assert!(!table_file::read(&path).unwrap().unwrap().fell_back, "told once");
             std::fs::write(&path, "damaged").unwrap();
             std::fs::remove_file(path.with_extension("json.bak")).unwrap();
             assert!(KvStore::open(path.clone()).await.is_err(), "a damaged table is not an empty one");

@@ -1,13 +1,16 @@
 //! Small durable tables: a text that is replaced as a whole, or added to, and survives a crash at any instant.
 //!
-//! A file holds one line `ringmq-table 1 GENERATION CRC32 BYTES`, then the text. The newest generation is `NAME`, the
-//! one before it `NAME.bak`, and the one that is being written `NAME.new`. A reader takes the newest that is whole: what
-//! was written survives the end of the process at once, and a loss of power when the disk has taken it, which may be seconds
-//! later on a busy one. When files are there but none is whole, that is damage and an error, never an empty table.
+//! A file holds one line `ringmq-table 2 GENERATION CRC32 BYTES ROOM`, then the text of so many bytes, then what ROOM counts.
+//! The checksum covers the numbers and the text. The newest generation is `NAME`, the one before it `NAME.bak`, the one that
+//! is being written `NAME.new`, and the last one that was damaged `NAME.damaged`. A reader takes the newest that is whole:
+//! what was written survives the end of the process at once, and a loss of power when the disk has taken it, which may be
+//! seconds later on a busy one. When files are there but none is whole, that is damage and an error, never an empty table.
+//! (In files of version 1 the checksum covers the text alone, and ROOM is not there.)
 //!
 //! Behind the text may come changes, each a line break, `CRC32 NUMBER CHANGE` and CR, numbered from 1. More line breaks are
 //! room that was written before it was needed, since a flush of 200 bytes then takes 0.1 ms, where one that makes the file
-//! longer took 0.5 to 2.7 ms, and a replacement of a small table 4 ms. What a change means is the caller's.
+//! longer took 0.5 to 2.7 ms, and a replacement of a small table 4 ms. ROOM counts the bytes of both that were written with
+//! the text, so a file that ends in front of them was cut. What a change means is the caller's.
 //!
 //! What a crash left of a change is passed over, since nobody was told of that change. All else that is not whole, or that
 //! the numbers miss, is damage, which a reader is told of. What a crash leaves is known by this:
@@ -28,7 +31,9 @@ use std::path::{Path, PathBuf};
 use crate::ballast::{self, Lent};
 use crate::file::{read_whole, sync_folder};
 
-const MAGIC: &str = "ringmq-table 1";
+const MAGIC: &str = "ringmq-table ";
+/// No table comes to it: a file that has it is damaged.
+const GENERATION_LIMIT: u64 = 1 << 63;
 /// Room for changes is made in such steps.
 const ROOM_BYTES: usize = 64 << 10;
 /// What a disk takes as a whole or not at all; larger sectors are made of it.
@@ -88,18 +93,18 @@ impl Writer {
         self.open.as_ref().is_some_and(|open| open.next >= open.full)
     }
 
-    /// Replaces the table, as [`write`] does.
+    /// Replaces the table, as [`write`] does, with room for changes.
     ///
     /// # Errors
     /// When it cannot be written; the table before it is still there.
     pub fn replace(&mut self, text: &str) -> io::Result<()> {
         self.open = None;
-        write(&self.path, self.generation + 1, text)?;
+        write_content(&self.path, &content(self.generation + 1, text, &[], ROOM_BYTES))?;
         self.generation += 1;
         let file = File::options().write(true).open(&self.path).map_err(|error| of_file(&self.path, &error))?;
-        let end = file.metadata()?.len();
-        self.open =
-            Some(Open { file, number: 1, next: end, limit: end, full: end + CHANGES_BYTES_MIN.max(text.len() as u64) });
+        let limit = file.metadata()?.len();
+        let next = limit - ROOM_BYTES as u64;
+        self.open = Some(Open { file, number: 1, next, limit, full: next + CHANGES_BYTES_MIN.max(text.len() as u64) });
         Ok(())
     }
 
@@ -113,8 +118,7 @@ impl Writer {
     pub fn add(&mut self, change: &str) -> io::Result<()> {
         assert!(!change.contains(['\0', '\n', END]), "a change is one line: {change:?}");
         let mut open = self.open.take().expect("the table was replaced before");
-        let numbered = format!("{} {change}", open.number);
-        let line = format!("\n{:08X} {numbered}{END}", crc32fast::hash(numbered.as_bytes()));
+        let line = change_line(open.number, change);
         ballast::lend(&self.path, Lent::All, || open.write(line.as_bytes()))
             .map_err(|error| of_file(&self.path, &error))?;
         self.open = Some(open);
@@ -167,7 +171,7 @@ fn read_settled(path: &Path) -> io::Result<Option<Stored>> {
         (Ok(None), Ok(None)) => Ok(None),
         (_, Ok(Some(mut stored))) => {
             // The damage may be in the text alone.
-            stored.changes.extend(parse_changes(&read_whole(path)?.unwrap_or_default(), 0).0);
+            stored.changes.extend(parse_changes(&read_whole(path)?.unwrap_or_default(), 0, 0).0);
             Ok(Some(Stored { fell_back: true, ..stored }))
         }
         (Err(error), Ok(None)) => Err(error),
@@ -178,10 +182,60 @@ fn read_settled(path: &Path) -> io::Result<Option<Stored>> {
 
 /// Replaces a table. When this returns, the new text survives a loss of power. A full disk has the store's ballast.
 pub fn write(path: &Path, generation: u64, text: &str) -> io::Result<()> {
-    ballast::lend(path, Lent::All, || write_once(path, generation, text))
+    write_content(path, &content(generation, text, &[], 0))
 }
 
-fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
+/// Makes what stands in for a damaged table its newest generation, so that the damage is told once. Where the damaged file
+/// lies then, if there was one.
+///
+/// # Errors
+/// When it cannot be written; what is read is the same then.
+pub fn restore(path: &Path, stored: &mut Stored) -> io::Result<Option<PathBuf>> {
+    let room = if stored.changes.is_empty() { 0 } else { ROOM_BYTES };
+    let is_there = path.exists();
+    write_content(path, &content(stored.generation + 1, &stored.text, &stored.changes, room))?;
+    stored.generation += 1;
+    Ok(is_there.then(|| damaged_path(path)))
+}
+
+/// What is said of a restored table.
+pub fn told_of_restored(path: &Path, damaged: Option<&Path>, content: &str) -> String {
+    let kept = damaged.map(|damaged| format!("; the damaged file is kept as {}", damaged.display()));
+    format!(
+        "{} was damaged or missing: it was made anew of what is left of it and of the one before it, so changes of {content} \
+         may be lost{}",
+        path.display(),
+        kept.unwrap_or_default()
+    )
+}
+
+/// A whole file: the changes are there already, and `room` bytes at least are for them and others.
+fn content(generation: u64, text: &str, changes: &[String], room: usize) -> Vec<u8> {
+    let mut behind: String = (1..).zip(changes).map(|(number, change)| change_line(number, change)).collect();
+    let room = behind.len().next_multiple_of(ROOM_BYTES).max(room);
+    behind.extend(iter::repeat_n('\n', room - behind.len()));
+    let (generation, bytes, room) = (generation.to_string(), text.len().to_string(), room.to_string());
+    let crc = checksum([&generation, &bytes, &room], text.as_bytes());
+    [&format!("{MAGIC}2 {generation} {crc:08X} {bytes} {room}\n"), text, &behind].concat().into_bytes()
+}
+
+fn checksum(numbers: [&str; 3], text: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(numbers.join(" ").as_bytes());
+    hasher.update(text);
+    hasher.finalize()
+}
+
+fn change_line(number: u64, change: &str) -> String {
+    let numbered = format!("{number} {change}");
+    format!("\n{:08X} {numbered}{END}", crc32fast::hash(numbered.as_bytes()))
+}
+
+fn write_content(path: &Path, content: &[u8]) -> io::Result<()> {
+    ballast::lend(path, Lent::All, || write_once(path, content))
+}
+
+fn write_once(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().expect("a table lies in a folder");
     fs::create_dir_all(folder)?;
     let fresh = fresh_path(path);
@@ -193,19 +247,26 @@ fn write_once(path: &Path, generation: u64, text: &str) -> io::Result<()> {
         settle(path)?;
     }
     let mut file = File::create(&fresh).map_err(|error| of_file(&fresh, &error))?;
-    let crc = crc32fast::hash(text.as_bytes());
-    file.write_all(format!("{MAGIC} {generation} {crc:08X} {}\n", text.len()).as_bytes())?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(content)?;
     file.sync_all()?;
     settle(path)?;
     sync_folder(folder)
 }
 
-/// Makes what was being written the newest generation. Only a whole table may become the backup.
+/// Makes what was being written the newest generation. Only a whole table may become the backup; one with damage is kept.
 fn settle(path: &Path) -> io::Result<()> {
-    let backup = backup_path(path);
-    if let Ok(Some(_)) = read_one(path) {
-        fs::rename(path, &backup).map_err(|error| of_file(&backup, &error))?;
+    let (backup, damaged) = (backup_path(path), damaged_path(path));
+    match read_one(path) {
+        Ok(Some(newest)) => {
+            if newest.fell_back {
+                fs::copy(path, &damaged).map_err(|error| of_file(&damaged, &error))?;
+            }
+            fs::rename(path, &backup).map_err(|error| of_file(&backup, &error))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            fs::rename(path, &damaged).map_err(|error| of_file(&damaged, &error))?;
+        }
+        _ => {}
     }
     fs::rename(fresh_path(path), path).map_err(|error| of_file(path, &error))
 }
@@ -222,8 +283,17 @@ fn fresh_path(path: &Path) -> PathBuf {
 
 /// Where the generation before lies.
 pub fn backup_path(path: &Path) -> PathBuf {
+    with_ending(path, ".bak")
+}
+
+/// Where the last generation lies that was damaged and has been replaced.
+pub fn damaged_path(path: &Path) -> PathBuf {
+    with_ending(path, ".damaged")
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".bak");
+    name.push(ending);
     PathBuf::from(name)
 }
 
@@ -236,20 +306,26 @@ fn read_one(path: &Path) -> io::Result<Option<Stored>> {
 fn parse(bytes: &[u8]) -> Option<Stored> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let head = std::str::from_utf8(&bytes[..end]).ok()?.strip_prefix(MAGIC)?;
-    let mut words = head.split_ascii_whitespace();
-    let generation = words.next()?.parse().ok()?;
-    let crc = u32::from_str_radix(words.next()?, 16).ok()?;
-    let length: usize = words.next()?.parse().ok()?;
+    let words: Vec<&str> = head.split(' ').collect();
+    let [version, generation, crc, bytes_of_text, ref rest @ ..] = words[..] else { return None };
+    let length: usize = bytes_of_text.parse().ok()?;
     let (text, _) = bytes[end + 1..].split_at_checked(length)?;
-    if crc32fast::hash(text) != crc {
+    let (found, room) = match (version, rest) {
+        ("1", []) => (crc32fast::hash(text), "0"),
+        ("2", [room]) => (checksum([generation, bytes_of_text, room], text), *room),
+        _ => return None,
+    };
+    if found != u32::from_str_radix(crc, 16).ok()? {
         return None;
     }
-    let (changes, fell_back) = parse_changes(bytes, end + 1 + length);
+    let generation = generation.parse().ok().filter(|generation| *generation < GENERATION_LIMIT)?;
+    let (changes, fell_back) = parse_changes(bytes, end + 1 + length, room.parse().ok()?);
     Some(Stored { generation, text: String::from_utf8(text.to_vec()).ok()?, changes, fell_back })
 }
 
-/// The changes in a file whose text ends at `start`, and whether there is damage.
-fn parse_changes(file: &[u8], start: usize) -> (Vec<String>, bool) {
+/// The changes in a file whose text ends at `start` and was written with so many bytes behind it, and whether there is
+/// damage.
+fn parse_changes(file: &[u8], start: usize, room: u32) -> (Vec<String>, bool) {
     let mut changes = Vec::new();
     let (mut line_start, mut whole_limit, mut is_damaged) = (start, start, false);
     for line in file[start..].split(|byte| *byte == b'\n') {
@@ -261,7 +337,7 @@ fn parse_changes(file: &[u8], start: usize) -> (Vec<String>, bool) {
         }
         line_start = line_limit + 1;
     }
-    (changes, is_damaged || !is_of_crash(file, start, whole_limit))
+    (changes, is_damaged || !is_of_crash(file, start + room as usize, start, whole_limit))
 }
 
 /// A change with its number. It is whole whatever became of its CR.
@@ -274,8 +350,8 @@ fn parse_change(line: &[u8]) -> Option<(usize, String)> {
 }
 
 /// Whether what lies behind the last whole change, from `start` on, is room, or what a crash leaves of one more change.
-fn is_of_crash(file: &[u8], text_limit: usize, start: usize) -> bool {
-    let flushed_limit = text_limit + (start - text_limit).next_multiple_of(ROOM_BYTES);
+fn is_of_crash(file: &[u8], room_limit: usize, text_limit: usize, start: usize) -> bool {
+    let flushed_limit = room_limit.max(text_limit + (start - text_limit).next_multiple_of(ROOM_BYTES));
     let Some(unflushed) = file.get(flushed_limit..) else { return false };
     let is_unused = is_room(&file[start..flushed_limit]) && unflushed.iter().all(|byte| matches!(byte, 0 | b'\n'));
     is_unused || is_half_change(file, start)
@@ -425,7 +501,7 @@ mod tests {
         }
         let zeros = text.replacen(line("{4}"), &"\0".repeat(line("{4}").len()), 1);
         assert!(read_file(zeros.as_bytes()).1, "no crash makes zeros of room that was there");
-        for cut in text.find("{3}").expect("there")..whole.len() {
+        for cut in text.find("[1]").expect("there") + 3..whole.len() {
             assert!(read_file(&whole[..cut]).1, "room is there before a change is: cut at {cut}");
         }
     }
@@ -482,6 +558,48 @@ mod tests {
         fs::write(&path, damaged).expect("written");
         let stored = read(&path).expect("no error").expect("there");
         assert_eq!((stored.text.as_str(), stored.changes.join(" "), stored.fell_back), ("[1]", "2 33 44".into(), true));
+    }
+
+    #[test]
+    fn the_head_is_checked_as_the_text_is() {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        let whole = file_of(&["{2}"]);
+        for at in 0..whole.iter().position(|byte| *byte == b'\n').expect("a head") {
+            for bit in 0..8 {
+                let mut file = whole.clone();
+                file[at] ^= 1 << bit;
+                assert!(parse(&file).is_none_or(|read| read == parse(&whole).expect("whole")), "bit {bit} at {at}");
+            }
+        }
+        // What the build before wrote, whose checksum is of the text alone.
+        let of_before = |generation: u64, end: &str| {
+            format!("ringmq-table 1 {generation} {:08X} 3\n[1]{end}", crc32fast::hash(b"[1]")).into_bytes()
+        };
+        let stored = parse(&of_before(7, &change_line(1, "{2}"))).expect("whole");
+        assert_eq!((stored.generation, stored.text.as_str(), stored.changes.join(" ")), (7, "[1]", "{2}".into()));
+        assert!(!parse(&of_before(7, "")).expect("whole").fell_back);
+        fs::write(&path, of_before(u64::MAX, "")).expect("written");
+        assert_eq!(read(&path).expect_err("no generation has that number").to_string(), DAMAGED);
+    }
+
+    #[test]
+    fn a_table_is_restored_with_its_changes_and_what_was_damaged_is_kept() {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        let changes: Vec<String> = (0..ROOM_BYTES / 16).map(|number| format!("change {number}")).collect();
+        for (damage, count) in [("[1]", 0), ("change 7\r", 1)] {
+            let (before, whole) = (content(1, "[1]", &[], 0), content(2, "[1]", &changes, ROOM_BYTES));
+            fs::write(backup_path(&path), &before).expect("written");
+            let damaged = String::from_utf8(whole).expect("text").replacen(damage, "?", 1);
+            fs::write(&path, &damaged).expect("written");
+            let mut stored = read(&path).expect("no error").expect("there");
+            assert_eq!((stored.fell_back, stored.changes.len()), (true, changes.len() - count));
+            assert_eq!(restore(&path, &mut stored).expect("written"), Some(damaged_path(&path)));
+            assert_eq!(fs::read_to_string(damaged_path(&path)).expect("there"), damaged);
+            let again = read(&path).expect("no error").expect("there");
+            assert_eq!(again, Stored { fell_back: false, ..stored });
+        }
     }
 
     #[test]

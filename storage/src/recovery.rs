@@ -26,7 +26,7 @@ use crate::log::segment::Segment;
 use crate::options::{LogFolders, LogOptions, Progress};
 use crate::queue::IndexBuilder;
 use crate::queue::extent_file::{self, ExtentContent, ExtentFile, StoredRun};
-use crate::queue::table::{DeletedTopics, Floor, QueueFloors, read_table, write_table};
+use crate::queue::table::{DeletedTopics, Floor, QueueFloors, settle_table, write_table};
 use crate::resized::{self, Resized};
 use crate::scan::{ScanRange, ScanSegment, Seen, scan};
 
@@ -74,6 +74,8 @@ pub struct RecoveryReport {
     pub tail_lost: Option<String>,
     /// Segments whose files were shorter or longer than they were made.
     pub resized: Vec<Resized>,
+    /// Tables that were damaged, what is said of each.
+    pub restored: Vec<String>,
     pub elapsed_ms: u64,
 }
 
@@ -100,15 +102,26 @@ pub(crate) struct Recovered {
 }
 
 pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) -> Result<Recovered, StorageError> {
-    let mut ended = None;
+    let mut first: Option<RecoveryReport> = None;
     loop {
-        match recover_once(folders, log, options)? {
-            Pass::Done(recovered) => return Ok(*recovered),
-            Pass::PutBack { end } if ended == Some(end) => {
-                let what = "records of the tail file were put back and are not found".to_owned();
-                return Err(StorageError::Damaged { file: folders.commit_log.clone(), offset: Some(end), what });
+        match (recover_once(folders, log, options)?, first) {
+            (Pass::Done(mut recovered), first) => {
+                // It has mended what it found, so only it knows.
+                let RecoveryReport { resized, restored, .. } = first.unwrap_or_default();
+                recovered.report.resized.splice(0..0, resized);
+                recovered.report.restored.splice(0..0, restored);
+                return Ok(*recovered);
             }
-            Pass::PutBack { end } => ended = Some(end),
+            (Pass::PutBack(report), Some(first)) if first.end == report.end => {
+                let what = "records of the tail file were put back and are not found".to_owned();
+                return Err(StorageError::Damaged {
+                    file: folders.commit_log.clone(),
+                    offset: Some(report.end.0),
+                    what,
+                });
+            }
+            (Pass::PutBack(report), None) => first = Some(report),
+            (Pass::PutBack(report), Some(before)) => first = Some(RecoveryReport { end: report.end, ..before }),
         }
     }
 }
@@ -116,9 +129,7 @@ pub(crate) fn recover(folders: &LogFolders, log: LogId, options: &LogOptions) ->
 enum Pass {
     Done(Box<Recovered>),
     /// Records of the tail file were put back where the log ended; it is to be recovered with them.
-    PutBack {
-        end: u64,
-    },
+    PutBack(RecoveryReport),
 }
 
 fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Result<Pass, StorageError> {
@@ -131,8 +142,10 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     let mut report = RecoveryReport { log, ..RecoveryReport::default() };
     let mut segments = open_segments(folders, options, checkpoint.as_ref(), &mut report)?;
     let min = segments.first().map_or(mark.next_multiple_of(options.segment_bytes), |segment| segment.start);
-    let mut deleted: (DeletedTopics, u64) = read_table(&folders.deleted_topics())?;
-    let mut floors: (QueueFloors, u64) = read_table(&folders.queue_floors())?;
+    let mut deleted: (DeletedTopics, u64) =
+        settle_table(&folders.deleted_topics(), "deleted topics", &mut report.restored)?;
+    let mut floors: (QueueFloors, u64) =
+        settle_table(&folders.queue_floors(), "the ends of queues", &mut report.restored)?;
     if floors.1 == 0 {
         floors.0 = QueueFloors::of_whole_log();
     }
@@ -156,7 +169,7 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
         let kept = Kept::read(&folders.tail_file(), log, checkpoint.as_ref(), end, options.segment_bytes)?;
         if !kept.runs.is_empty() {
             put_back(folders, log, options, checkpoint, &kept)?;
-            return Ok(Pass::PutBack { end });
+            return Ok(Pass::PutBack(RecoveryReport { end: LogOffset(end), ..rebuild.report }));
         }
         rebuild.report.tail_lost = kept.lost;
     }

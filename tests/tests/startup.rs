@@ -353,6 +353,35 @@ fn a_change_of_a_table_that_is_damaged_or_gone_is_told() {
 }
 
 #[test]
+fn a_table_that_is_damaged_is_told_once_and_kept() {
+    let dev = Dev::new("told-once");
+    let config = dev.store().join("store/config");
+    let mut running = dev.start();
+    let mut connection = Connection::open(&dev.broker).expect("it listens");
+    connection.call_ok(&request::heartbeat("client", "group")).expect("the group makes itself");
+    assert_eq!(running.stop(), Some(0));
+    let damage = |name: &str, from: &str, to: &str| {
+        let path = config.join(name);
+        fs::write(&path, fs::read_to_string(&path).expect("a table").replacen(from, to, 1)).expect("damaged");
+    };
+    damage("subscriptionGroup.json", "TOOLS_CONSUMER", "TOOLS_CONSUMEX");
+    // A generation that no other can follow.
+    let path = config.join("topics.json");
+    let text = fs::read_to_string(&path).expect("a table");
+    let generation = text.split(' ').nth(2).expect("a generation");
+    fs::write(&path, text.replacen(generation, &u64::MAX.to_string(), 1)).expect("damaged");
+    let mut running = dev.start();
+    for name in ["subscriptionGroup.json", "topics.json"] {
+        assert!(running.log().contains(&format!("{name} was damaged")), "{}", running.log());
+        assert!(config.join(format!("{name}.damaged")).exists(), "{name}");
+    }
+    assert_eq!(running.stop(), Some(0));
+    let running = dev.start();
+    assert!(!running.log().contains("was damaged"), "{}", running.log());
+    assert_serves(&dev.broker);
+}
+
+#[test]
 fn a_damaged_table_says_what_to_do() {
     let dev = Dev::new("damaged-table");
     let mut running = dev.start();

@@ -119,6 +119,20 @@ pub(crate) fn read_table<T: Default + for<'a> Deserialize<'a>>(path: &Path) -> R
     }
 }
 
+/// As [`read_table`]. What stands in for a damaged table is written anew, and told to `restored`.
+pub(crate) fn settle_table<T: Default + for<'a> Deserialize<'a>>(
+    path: &Path,
+    content: &str,
+    restored: &mut Vec<String>,
+) -> Result<(T, u64), StorageError> {
+    let stored = table_file::read(path).context("read", path)?;
+    if let Some(mut stored) = stored.filter(|stored| stored.fell_back) {
+        let damaged = table_file::restore(path, &mut stored).context("write", path)?;
+        restored.push(table_file::told_of_restored(path, damaged.as_deref(), content));
+    }
+    read_table(path)
+}
+
 /// Replaces a durable table. Blocks.
 pub(crate) fn write_table(path: &Path, generation: u64, table: &impl Serialize) -> Result<(), StorageError> {
     let text = serde_json::to_string(table).expect("maps of names and numbers can be written");

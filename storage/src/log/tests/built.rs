@@ -1,6 +1,7 @@
 //! Logs that were made of records with offsets of their own.
 
 use base::LogOffset;
+use runtime::table_file;
 
 use super::*;
 use crate::build::LogBuilder;
@@ -50,9 +51,13 @@ fn a_built_log_opens_as_one_that_was_stopped() {
         assert_eq!(queue_offset(&ticket), 2100);
         log.stop().await.expect("stopped");
 
-        // What is derived of it by a scan is the same.
+        // What is derived of it by a scan is the same. A table that is damaged is told as well.
         std::fs::remove_dir_all(folders.queues()).expect("removed");
+        let floors = folders.queue_floors();
+        std::fs::copy(&floors, table_file::backup_path(&floors)).expect("a generation before");
+        std::fs::write(&floors, "nonsense").expect("damaged");
         let (log, report) = open(&folders, &small(FlushPolicy::Sync)).await;
+        assert!(report.restored[0].contains("floors.json was damaged"), "{report:?}");
         assert!(report.records_scanned > 4000 && report.damages.is_empty(), "{report:?}");
         assert_eq!(bodies(&log, "T", 1).await, expected);
         let again: Vec<_> = derived_files(&folders).iter().map(|path| std::fs::read(path).expect("read")).collect();
