@@ -31,7 +31,7 @@ use crate::parcel::Parcel;
 use crate::placement::{Placement, TABLES_CORE};
 use crate::registration::{Facts, Registration};
 use crate::table_path::TableError;
-use crate::topic::TopicOwner;
+use crate::topic::{self, TopicOwner};
 use crate::{banner, delay, group, pop, retention, stats, table_path, transaction};
 
 /// Clients of old look for a second port, so far below the first.
@@ -342,6 +342,7 @@ async fn load_tables(core: &Rc<Core>, boot: &Arc<Boot>, has_messages: bool) -> R
     let (topics, group_configs) = (tables.topics.clone(), tables.group_configs.clone());
     assert!(core.tables.set(tables).is_ok(), "the tables are loaded once");
     topics.start(core).await.map_err(table)?;
+    topic::tell_unknown(core).await;
     group_configs.start(core).await;
     group::load_offsets(core).await.map_err(table)?;
     pop::request_modes::load(core).await.map_err(table)?;

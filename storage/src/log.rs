@@ -382,6 +382,11 @@ impl Log {
         self.queues.borrow().sorted()
     }
 
+    /// The topics of all queues, in no order.
+    pub fn topics(&self) -> Vec<Arc<str>> {
+        self.queues.borrow().topics()
+    }
+
     /// The queues of one topic, by number.
     pub fn queues_of_topic(&self, topic: &str) -> Vec<QueueRef> {
         self.queues.borrow().of_topic(topic)

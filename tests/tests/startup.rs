@@ -352,6 +352,39 @@ fn a_change_of_a_table_that_is_damaged_or_gone_is_told() {
     }
 }
 
+/// Changes may be gone in ways that the file itself shows, and in ways that only the messages show.
+#[test]
+fn changes_that_are_cut_off_a_table_are_told() {
+    let dev = Dev::new("cut-changes");
+    let table = dev.store().join("store/config/topics.json");
+    for is_cut in [true, false] {
+        let topic = unique_name("cut");
+        let mut running = dev.start();
+        let mut connection = Connection::open(&dev.broker).expect("it listens");
+        connection.call_ok(&create_topic(&topic, 2)).expect("made");
+        let send_one = |connection: &mut Connection| {
+            let answer = connection.call(&request::send(&Queue::new(&topic, 1), "hello", "")).expect("answered");
+            Stored::of(&answer).expect("stored").queue_offset
+        };
+        assert_eq!(send_one(&mut connection), 0);
+        assert_eq!(running.stop(), Some(0));
+        let text = fs::read_to_string(&table).expect("a table of topics");
+        let (_, end) = text.match_indices('\n').nth(1).map(|(at, _)| text.split_at(at)).expect("a head and a text");
+        let room = if is_cut { String::new() } else { "\n".repeat(end.len()) };
+        fs::write(&table, text.replace(end, &room)).expect("damaged");
+        let mut running = dev.start();
+        assert_eq!(running.log().contains("topics.json was damaged"), is_cut, "{}", running.log());
+        assert!(running.log().contains(&format!("topics.json does not have: {topic} (2 queues)")), "{}", running.log());
+        let mut connection = Connection::open(&dev.broker).expect("it listens");
+        connection.call_ok(&create_topic(&topic, 2)).expect("made");
+        assert_eq!(send_one(&mut connection), 1, "its messages are there again");
+        assert_eq!(running.stop(), Some(0));
+        let mut running = dev.start();
+        assert!(!running.log().contains("topics.json"), "{}", running.log());
+        assert_eq!(running.stop(), Some(0));
+    }
+}
+
 #[test]
 fn a_table_that_is_damaged_is_told_once_and_kept() {
     let dev = Dev::new("told-once");

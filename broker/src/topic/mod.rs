@@ -8,6 +8,7 @@ mod change;
 mod create;
 mod owner;
 mod table;
+mod unknown;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ pub(crate) use change::{Change, no_topic};
 pub(crate) use create::{ensure_dlq_topic, ensure_for_send, ensure_light_topic, ensure_own_topic, ensure_retry_topic};
 pub(crate) use owner::TopicOwner;
 pub(crate) use table::config_table;
+pub(crate) use unknown::tell_unknown;
 
 /// Queues of one topic at most, for reading or writing. A topic with more is refused.
 pub(crate) const TOPIC_QUEUES_MAX: i32 = 65_536;

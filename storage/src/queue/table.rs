@@ -41,6 +41,10 @@ impl QueueTable {
         queue
     }
 
+    pub(crate) fn topics(&self) -> Vec<Arc<str>> {
+        self.topics.keys().cloned().collect()
+    }
+
     /// All queues, in no order.
     pub(crate) fn all(&self) -> Vec<QueueRef> {
         self.topics.values().flat_map(BTreeMap::values).cloned().collect()
