@@ -290,6 +290,14 @@ fn report_damage(reports: &[RecoveryReport]) {
         }
         report.restored.iter().for_each(|told| crate::log::warn(format_args!("{told}")));
         report.damages.iter().for_each(|damage| tell_damage(report.log, damage));
+        if let Some(end) = report.derived_end {
+            crate::log::warn(format_args!(
+                "log {}: it was stopped in order, but its files of queues end at offset {end}, for lack of space at the stop \
+                 or since some were removed: {} MiB of messages were read again",
+                report.log,
+                report.bytes_scanned >> 20
+            ));
+        }
         if let Some(lost) = &report.tail_lost {
             crate::log::warn(format_args!(
                 "log {}: acknowledged messages behind offset {} may be lost: {lost}",

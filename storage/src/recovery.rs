@@ -76,6 +76,8 @@ pub struct RecoveryReport {
     pub resized: Vec<Resized>,
     /// Tables that were damaged, what is said of each.
     pub restored: Vec<String>,
+    /// Where the files of queues end, when the log was stopped in order and goes on behind it. What follows was read again.
+    pub derived_end: Option<LogOffset>,
     pub elapsed_ms: u64,
 }
 
@@ -162,7 +164,11 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     rebuild.load_extents(whole, min)?;
     let clean = checkpoint.is_some_and(|checkpoint| checkpoint.clean);
     let growing = rebuild.growing(min)?;
-    let clean = clean && checkpoint.is_some_and(|checkpoint| checkpoint.durable == rebuild.position);
+    let is_derived = checkpoint.is_some_and(|checkpoint| checkpoint.durable == rebuild.position);
+    if clean && !is_derived {
+        rebuild.report.derived_end = Some(LogOffset(rebuild.position));
+    }
+    let clean = clean && is_derived;
     let active = if clean { growing } else { rebuild.scan_to(growing, u64::MAX)? };
     let end = rebuild.position;
     if !clean {

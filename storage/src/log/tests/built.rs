@@ -57,6 +57,7 @@ fn a_built_log_opens_as_one_that_was_stopped() {
         std::fs::copy(&floors, table_file::backup_path(&floors)).expect("a generation before");
         std::fs::write(&floors, "nonsense").expect("damaged");
         let (log, report) = open(&folders, &small(FlushPolicy::Sync)).await;
+        assert_eq!((report.was_clean, report.derived_end), (false, Some(LogOffset(0))), "{report:?}");
         assert!(report.restored[0].contains("floors.json was damaged"), "{report:?}");
         assert!(report.records_scanned > 4000 && report.damages.is_empty(), "{report:?}");
         assert_eq!(bodies(&log, "T", 1).await, expected);
