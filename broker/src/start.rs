@@ -421,6 +421,8 @@ async fn shut_down(core: &Rc<Core>, boot: &Arc<Boot>) -> Result<(), BrokerError>
         let seconds = DRAIN_TIME_MAX.as_secs();
         crate::log::warn(format_args!("some requests did not end within {seconds} s: their clients get no answer"));
     }
+    // Groups that made themselves are used before they are stored; what changes nothing waits for them.
+    let _ = GroupConfigOwner::change(core, Vec::new()).await;
     // A failure is told where it happens; the stop goes on.
     let _ = group::persist_now(core).await;
     set_stopping();
