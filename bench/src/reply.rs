@@ -3,7 +3,7 @@
 //! The usual header, JSON without escapes, is scanned here; any other form goes through the full decoder. A generator
 //! that takes a microsecond for each answer would measure itself.
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use remoting::command::{Command, DecodeError};
 use remoting::frame::{HEADER_WORD_BYTES, LENGTH_BYTES};
 
@@ -35,12 +35,12 @@ pub(crate) fn read(frame: &[u8]) -> Result<Reply, DecodeError> {
 
 /// The remark of an answer; only looked for when something went wrong.
 pub(crate) fn remark(frame: &[u8]) -> String {
-    let command = Command::decode(Bytes::copy_from_slice(&frame[LENGTH_BYTES..]));
+    let command = Command::decode(BytesMut::from(&frame[LENGTH_BYTES..]));
     command.ok().and_then(|command| command.remark).map(|remark| remark.as_str().to_owned()).unwrap_or_default()
 }
 
 fn decode(frame: &[u8]) -> Result<Reply, DecodeError> {
-    let command = Command::decode(Bytes::copy_from_slice(&frame[LENGTH_BYTES..]))?;
+    let command = Command::decode(BytesMut::from(&frame[LENGTH_BYTES..]))?;
     let number = |name: &str| command.fields.get(name).and_then(|text| text.parse().ok());
     Ok(Reply {
         code: command.code,
@@ -148,7 +148,6 @@ fn number(text: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::BytesMut;
     use remoting::command::HeaderEncoding;
     use remoting::fields::Fields;
 

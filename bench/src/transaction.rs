@@ -1,6 +1,6 @@
 //! The ends of half messages: which are committed, and the request that says so.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use remoting::code::RequestCode;
 use remoting::command::{Command, HeaderEncoding};
 use remoting::frame::LENGTH_BYTES;
@@ -34,7 +34,7 @@ impl Ends {
 
     /// Appends the end of the half message `number`, whose answer is `frame`. `None`: the answer does not name its place.
     pub(crate) fn write(&self, number: u64, frame: &[u8], opaque: i32, out: &mut BytesMut) -> Option<()> {
-        let answer = Command::decode(Bytes::copy_from_slice(&frame[LENGTH_BYTES..])).ok()?;
+        let answer = Command::decode(BytesMut::from(&frame[LENGTH_BYTES..])).ok()?;
         let id = answer.fields.get("msgId")?;
         let half_physical_offset = OffsetId::decode(id).ok()?.physical_offset.0 as i64;
         let half_queue_offset = answer.fields.get("queueOffset")?.parse().ok()?;

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use base::{PhysicalOffset, QueueId, QueueOffset};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use remoting::header::send::{REGION_DEFAULT, SendMessage, SendMessageResponse};
 use remoting::record::{Placement, RecordDraft, encode, record_bytes};
 use remoting::{Command, Fields, HeaderEncoding, RequestCode, ResponseCode, Text, frame};
@@ -21,9 +21,9 @@ fn main() {
     let command = Command::decode(json.clone()).expect("our own frame");
     let header = SendMessage::decode(&command.fields).expect("our own header");
     println!("frame of {} bytes, header of {}", json.len() + 4, json.len() - 4 - BODY_BYTES);
-    report(calls, "decode, JSON", || Command::decode(json.clone()));
-    report(calls, "decode, compact", || Command::decode(compact.clone()));
-    report(calls, "decode, JSON, and read the header", || {
+    report(calls, "copy and decode, JSON", || Command::decode(json.clone()));
+    report(calls, "copy and decode, compact", || Command::decode(compact.clone()));
+    report(calls, "copy, decode, JSON, and read the header", || {
         let command = Command::decode(json.clone()).expect("our own frame");
         SendMessage::decode(&command.fields)
     });
@@ -64,7 +64,7 @@ fn core_ns() -> u64 {
 }
 
 /// A send as a Java producer writes it.
-fn send_frame(encoding: HeaderEncoding) -> Bytes {
+fn send_frame(encoding: HeaderEncoding) -> BytesMut {
     let header = SendMessage {
         producer_group: Text::from("please_rename_unique_group_name"),
         topic: Text::from("TopicTest"),

@@ -185,7 +185,7 @@ impl Command {
     ///
     /// # Errors
     /// When the header is not one; the connection it came from cannot be trusted any more.
-    pub fn decode(frame: Bytes) -> Result<Command, DecodeError> {
+    pub fn decode(frame: BytesMut) -> Result<Command, DecodeError> {
         let frame_bytes = frame.len();
         let Some(word) = frame.first_chunk::<HEADER_WORD_BYTES>() else {
             return Err(DecodeError::FrameTooShort { frame_bytes });
@@ -198,7 +198,7 @@ impl Command {
         let header_limit = HEADER_WORD_BYTES + header_bytes;
         match tag {
             0 => command_json::decode(frame, header_limit),
-            1 => command_compact::decode(frame, header_limit),
+            1 => command_compact::decode(frame.freeze(), header_limit),
             tag => Err(DecodeError::UnknownEncoding { tag }),
         }
     }
@@ -329,7 +329,7 @@ mod tests {
             (frame_of(0, b"{\"remark\":\"\xc3\x28\"}", b""), DecodeError::NotText { at: 15 }),
         ];
         for (frame, error) in cases {
-            assert_eq!(Command::decode(frame).unwrap_err(), error);
+            assert_eq!(Command::decode(BytesMut::from(frame)).unwrap_err(), error);
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
                     let at = 4 + random.below(bad.len() as u64 - 4) as usize;
                     bad[at] = random.next_u64() as u8;
                 }
-                let Ok(command) = Command::decode(Bytes::from(bad)) else { continue };
+                let Ok(command) = Command::decode(BytesMut::from(&bad[..])) else { continue };
                 assert!(command.fields.iter().count() <= command.fields.len());
             }
         }

@@ -1,7 +1,7 @@
 //! The custom fields of a command: a small ordered list of names and values.
 //!
-//! Decoded values stay in the frame they came in and are cut out only when somebody asks; values with escapes and
-//! values that were pushed share one string. So a frame of a dozen fields costs one or two allocations.
+//! Decoded values stay in the frame they came in and are cut out only when somebody asks; values that were pushed share
+//! one string. So a frame of a dozen fields costs one allocation.
 
 use std::fmt;
 
@@ -215,18 +215,6 @@ impl Fields {
     #[inline]
     pub(crate) fn push_spans(&mut self, name: Span, value: Span) {
         self.entries.push(Entry { name, value });
-    }
-
-    /// The string that unescaped texts are written into; [`Fields::own_span`] then names what was added.
-    #[inline]
-    pub(crate) fn own_mut(&mut self) -> &mut String {
-        &mut self.own
-    }
-
-    /// What was added to `own` since it was `start` long.
-    #[inline]
-    pub(crate) fn own_span(&self, start: usize) -> Span {
-        Span::in_own(start, self.own.len())
     }
 
     pub(crate) fn text_of(&self, span: Span) -> Text {

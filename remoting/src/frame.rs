@@ -10,7 +10,7 @@
 //!
 //! Every length is checked before anything is reserved for it, so a hostile length costs nothing.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use thiserror::Error;
 
 /// A whole frame, its length word included. A longer one closes the connection.
@@ -66,12 +66,12 @@ pub fn bytes_wanted(buffer: &[u8]) -> Result<usize, FrameError> {
 ///
 /// # Errors
 /// As [`bytes_wanted`].
-pub fn split(buffer: &mut BytesMut) -> Result<Option<Bytes>, FrameError> {
+pub fn split(buffer: &mut BytesMut) -> Result<Option<BytesMut>, FrameError> {
     let wanted_bytes = bytes_wanted(buffer)?;
     if wanted_bytes == 0 || buffer.len() < wanted_bytes {
         return Ok(None);
     }
-    let mut frame = buffer.split_to(wanted_bytes).freeze();
+    let mut frame = buffer.split_to(wanted_bytes);
     frame.advance(LENGTH_BYTES);
     Ok(Some(frame))
 }

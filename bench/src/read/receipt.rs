@@ -3,7 +3,7 @@
 //! A receipt is a text of eight parts: `startOffset popTime invisibleTime reviveQueue kind broker queue offset`. The answer's
 //! header tells the start of each queue and lists its offsets; a message that comes again brings its receipt with it.
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use remoting::command::Command;
 use remoting::frame::LENGTH_BYTES;
 use remoting::header::pop::PopMessageResponse;
@@ -47,7 +47,7 @@ pub(super) struct Receipts {
 impl Receipts {
     /// Of the frame's part before its body; `None` when it cannot be read.
     pub(super) fn of(head: &[u8]) -> Option<Receipts> {
-        let command = Command::decode(Bytes::copy_from_slice(head.get(LENGTH_BYTES..)?)).ok()?;
+        let command = Command::decode(BytesMut::from(head.get(LENGTH_BYTES..)?)).ok()?;
         let header = PopMessageResponse::decode(&command.fields).ok()?;
         let mut parts = Vec::new();
         for (queue_id, start) in entries(header.start_offset_info.as_deref()) {
@@ -111,7 +111,6 @@ mod tests {
 
     use super::*;
     use base::{LogId, LogOffset, PhysicalOffset, QueueId, QueueOffset};
-    use bytes::BytesMut;
     use remoting::record::{Placement, RecordDraft, Records, encode, record_bytes};
     use remoting::text::Text;
 
