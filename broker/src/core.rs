@@ -127,6 +127,8 @@ pub(crate) struct Core {
     additions: RefCell<Rc<Additions>>,
     random: RefCell<Random>,
     unique_keys: UniqueKeys,
+    /// Memory of the stored properties of the last plain send, which the next one takes.
+    pub(crate) properties_memory: Cell<String>,
 }
 
 /// What only the tables' core holds.
@@ -177,6 +179,7 @@ impl Core {
             stage: Notify::new(),
             ended: Cell::new(false),
             draining: Cell::new(false),
+            properties_memory: Cell::default(),
         })
     }
 

@@ -57,7 +57,8 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     let mut made = None;
     let make = || made.insert(core.unique_key()).clone();
     let additions = core.additions();
-    let properties = additions.stored(header.properties, &known, make).ok()?;
+    let memory = core.properties_memory.take();
+    let properties = additions.stored_in(memory, header.properties, &known, make).ok()?;
     let draft = draft(core, &header, queue, request.peer, &request.command.body, &properties);
     let log = core.log_of_topic_queue(&topic, queue);
     if log.is_waited_for() {
@@ -74,6 +75,7 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     reply.number("queueOffset", ticket.queue_offset.0 as i64);
     reply.text("transactionId", unique_key);
     reply.fields(&additions.reply);
+    core.properties_memory.set(properties);
     let reply = reply.finish(request.command.opaque);
     Some(Stored { ticket, reply, waits_for_flush: known.waits_for_flush })
 }

@@ -127,7 +127,19 @@ impl Additions {
         known: &Known<'_>,
         unique_key: impl FnOnce() -> String,
     ) -> Result<String, Refusal> {
-        let mut stored = String::with_capacity(properties.len() + self.text.len() + 64);
+        self.stored_in(String::new(), properties, known, unique_key)
+    }
+
+    /// As [`Additions::stored`], in memory of a text that was.
+    pub(super) fn stored_in(
+        &self,
+        mut stored: String,
+        properties: &str,
+        known: &Known<'_>,
+        unique_key: impl FnOnce() -> String,
+    ) -> Result<String, Refusal> {
+        stored.clear();
+        stored.reserve(properties.len() + self.text.len() + 64);
         if known.is_unclean {
             for (name, value) in properties::parse(properties) {
                 let is_left_out = match name {
