@@ -17,6 +17,7 @@ mod batch;
 mod draft;
 mod view;
 
+use crc32fast::Hasher;
 use thiserror::Error;
 
 pub use batch::{BatchError, BatchItem, BatchItems, encode_item};
@@ -69,7 +70,13 @@ pub const PROPERTIES_BYTES_TAIL_CERTAIN: usize = PROPERTIES_BYTES_MAX - CHECKSUM
 
 /// The checksum of a body as the record tells it: without the sign bit.
 pub fn body_crc(body: &[u8]) -> u32 {
-    crc32fast::hash(body) & 0x7fff_ffff
+    let mut hasher = Hasher::new();
+    hasher.update(body);
+    body_crc_of(hasher)
+}
+
+fn body_crc_of(body: Hasher) -> u32 {
+    body.finalize() & 0x7fff_ffff
 }
 
 /// The bits of `sys_flag`.

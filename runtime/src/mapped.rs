@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE};
 
-use crate::buffer::{BLOCK_BYTES, populate};
+use crate::buffer::{BLOCK_BYTES, populate, prefetch_to_fill};
 use crate::file::{copies_on_write, remove_if_there, reserve};
 
 /// A file of a fixed length, all of it mapped. The kernel writes it back in its own time.
@@ -86,6 +86,9 @@ impl MappedFile {
         assert!(at <= self.bytes() && content.len() <= self.bytes() - at, "{} bytes at {at}", content.len());
         // SAFETY: the range lies in the mapping, which is ours alone; the content lies outside of it.
         unsafe { std::ptr::copy_nonoverlapping(content.as_ptr(), self.mapping.start.as_ptr().add(at), content.len()) };
+        let end = at + content.len();
+        let ahead_bytes = content.len().min(self.bytes() - end);
+        prefetch_to_fill(self.mapping.start.as_ptr().wrapping_add(end), ahead_bytes);
     }
 
     /// Puts a number at a place, after everything that was put before: who finds it finds that as well.

@@ -3,12 +3,18 @@
 use std::net::{IpAddr, SocketAddr};
 
 use base::{Millis, PhysicalOffset, QueueId, QueueOffset};
+use crc32fast::Hasher;
 
 use super::{
     BODY_BYTES_MAX, CHECKSUM_TAIL_BYTES, FIXED_BYTES, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V1, MAGIC_V2, RecordView,
-    TOPIC_BYTES_MAX, TOPIC_BYTES_V1_MAX, body_crc, sys_flag, without_tail,
+    TOPIC_BYTES_MAX, TOPIC_BYTES_V1_MAX, body_crc_of, sys_flag, without_tail,
 };
 use crate::properties::{PROPERTIES_BYTES_MAX, VALUE_END};
+
+/// What is in front of a body, at most.
+const HEAD_BYTES_MAX: usize = FIXED_BYTES + 2 * (HOST_V6_BYTES - HOST_V4_BYTES);
+/// From here on joining two checksums is quicker than to sum up a body once more.
+const COMBINED_FROM_BYTES: usize = 8 << 10;
 
 /// A message that is to be stored.
 #[derive(Clone, Copy, Debug)]
@@ -124,10 +130,13 @@ pub fn encode(draft: &RecordDraft<'_>, placement: Placement, out: &mut [u8]) {
     let total_bytes = bytes_with(draft, &properties);
     assert!(out.len() == total_bytes, "a record of {total_bytes} bytes for a place of {}", out.len());
     let long_topic = draft.topic.len() > TOPIC_BYTES_V1_MAX;
-    let mut writer = Writer { out, at: 0 };
+    let mut body = Hasher::new();
+    body.update(draft.body);
+    let mut head = [0; HEAD_BYTES_MAX];
+    let mut writer = Writer { out: &mut head, at: 0 };
     writer.put((total_bytes as u32).to_be_bytes());
     writer.put(if long_topic { MAGIC_V2 } else { MAGIC_V1 }.to_be_bytes());
-    writer.put(body_crc(draft.body).to_be_bytes());
+    writer.put(body_crc_of(body.clone()).to_be_bytes());
     writer.put(draft.queue_id.0.to_be_bytes());
     writer.put(draft.flag.to_be_bytes());
     writer.put(placement.queue_offset.0.to_be_bytes());
@@ -140,21 +149,24 @@ pub fn encode(draft: &RecordDraft<'_>, placement: Placement, out: &mut [u8]) {
     writer.put(draft.reconsume_times.to_be_bytes());
     writer.put(draft.prepared_transaction_offset.to_be_bytes());
     writer.put((draft.body.len() as u32).to_be_bytes());
-    writer.slice(draft.body);
+    let head_bytes = writer.at;
+    let mut record = CheckedWriter { writer: Writer { out, at: 0 }, checksum: Hasher::new() };
+    record.slice(&head[..head_bytes]);
+    record.body(draft.body, &body);
     if long_topic {
-        writer.put((draft.topic.len() as u16).to_be_bytes());
+        record.slice(&(draft.topic.len() as u16).to_be_bytes());
     } else {
-        writer.put([draft.topic.len() as u8]);
+        record.slice(&[draft.topic.len() as u8]);
     }
-    writer.slice(draft.topic.as_bytes());
-    writer.put((properties.bytes() as u16).to_be_bytes());
-    writer.slice(properties.text.as_bytes());
+    record.slice(draft.topic.as_bytes());
+    record.slice(&(properties.bytes() as u16).to_be_bytes());
+    record.slice(properties.text.as_bytes());
     if properties.separator {
-        writer.put([VALUE_END as u8]);
+        record.slice(&[VALUE_END as u8]);
     }
+    let CheckedWriter { mut writer, checksum } = record;
     if properties.tail {
-        let checksum = crc32fast::hash(&writer.out[..writer.at]);
-        writer.put(hex_digits(checksum));
+        writer.put(hex_digits(checksum.finalize()));
     }
     assert!(writer.at == total_bytes, "wrote {} of {total_bytes} bytes", writer.at);
 }
@@ -180,6 +192,30 @@ impl Writer<'_> {
             IpAddr::V6(ip) => self.put(ip.octets()),
         }
         self.put(u32::from(host.port()).to_be_bytes());
+    }
+}
+
+/// Writes and sums up. The sum is made of what is copied and not of the copy: memory that was just written, and is in no
+/// cache yet, is slow to read.
+struct CheckedWriter<'a> {
+    writer: Writer<'a>,
+    checksum: Hasher,
+}
+
+impl CheckedWriter<'_> {
+    fn slice(&mut self, bytes: &[u8]) {
+        self.checksum.update(bytes);
+        self.writer.slice(bytes);
+    }
+
+    /// As [`CheckedWriter::slice`], for a body whose own checksum is known.
+    fn body(&mut self, body: &[u8], checksum: &Hasher) {
+        if body.len() >= COMBINED_FROM_BYTES {
+            self.checksum.combine(checksum);
+            self.writer.slice(body);
+        } else {
+            self.slice(body);
+        }
     }
 }
 

@@ -116,6 +116,15 @@ fn decoding_gives_back_what_was_encoded() {
 }
 
 #[test]
+fn checksums_of_long_bodies_are_joined_as_short_ones_are_summed_up() {
+    for body_bytes in [0, 1, 8 << 10, (8 << 10) - 1, (8 << 10) + 1, 100_003] {
+        let bytes = Owned::new("TopicA", &vec![b'x'; body_bytes], "KEYS\u{1}k\u{2}").encoded();
+        let tail = format!("{:08X}", crc32fast::hash(&bytes[..bytes.len() - 8]));
+        assert_eq!(bytes[bytes.len() - 8..], *tail.as_bytes(), "{body_bytes} bytes");
+    }
+}
+
+#[test]
 fn the_bytes_are_the_formats() {
     let bytes = Owned::new("TopicA", b"hello", "KEYS\u{1}k\u{2}").encoded();
     let tail = format!("{:08X}", crc32fast::hash(&bytes[..bytes.len() - 8]));
