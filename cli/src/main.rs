@@ -21,10 +21,6 @@ use clap::{CommandFactory, Parser};
 use arguments::{Arguments, Program};
 use failure::{Exit, Failure};
 
-/// Messages are freed on other cores than they were allocated on; this allocator takes that without a lock.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let began = runtime::clock::instant();
     let arguments = match Arguments::try_parse_from(arguments::as_called(std::env::args_os())) {
