@@ -155,6 +155,14 @@ fn notes(left: &StoredRun, right: &StoredRun, rows: &[Compared]) -> Vec<String> 
     if void > 0 {
         notes.push(format!("{void} void phases were left out"));
     }
+    for (side, run) in [("first", left), ("second", right)] {
+        let faulty = run.phases.iter().filter(|phase| phase.has_faults()).count();
+        if faulty > 0 {
+            notes.push(format!(
+                "{faulty} phases of the {side} have faults (run.json tells them), and count nevertheless"
+            ));
+        }
+    }
     for (path, what) in [("/plan/hash", "plans"), ("/host/name", "hosts"), ("/host/kernel", "kernels")] {
         if left.record.pointer(path) != right.record.pointer(path) {
             notes.push(format!("the runs have different {what}"));
@@ -212,6 +220,10 @@ mod tests {
         let once = run(&folder, "c", &[50.0], false);
         let unsure = Comparison::of(&first, &once).unwrap();
         assert!(!unsure.has_regression() && unsure.text("a", "c").contains("repeat with --rounds"));
+        assert!(!text.contains("have faults"));
+        let mut faulty = run(&folder, "e", &[50.0], false);
+        faulty.phases[0].record["faults"] = json!(["never_sent: 3 of 5"]);
+        assert!(Comparison::of(&first, &faulty).unwrap().text("a", "e").contains("1 phases of the second have faults"));
         let void = run(&folder, "d", &[1.0, 1.0, 1.0], true);
         assert!(Comparison::of(&first, &void).is_err());
         std::fs::remove_dir_all(&folder).unwrap();

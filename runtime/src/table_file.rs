@@ -138,8 +138,12 @@ impl Open {
             self.file.sync_data()?;
             self.limit = limit;
         }
-        self.file.write_all_at(line, self.next)?;
-        self.file.sync_data()?;
+        let written = self.file.write_all_at(line, self.next).and_then(|()| self.file.sync_data());
+        if written.is_err() {
+            // It is refused, so nobody may find it: it is room again.
+            let _ = self.file.write_all_at(&vec![b'\n'; line.len()], self.next);
+        }
+        written?;
         self.number += 1;
         self.next = end;
         Ok(())
@@ -152,11 +156,13 @@ impl Open {
 /// When it cannot be read, or files are there and none is whole. They don't name the path, but tell of it.
 pub fn read(path: &Path) -> io::Result<Option<Stored>> {
     let settled = read_settled(path)?;
-    let fresh = read_one(&fresh_path(path)).ok().flatten();
-    Ok(match fresh {
-        Some(fresh) if settled.as_ref().is_none_or(|settled| settled.generation < fresh.generation) => Some(fresh),
-        _ => settled,
-    })
+    Ok(newer(path, settled.as_ref()).or(settled))
+}
+
+/// What was being written, if it is whole and newer. If it is half, nobody was told of it, and it is no damage.
+fn newer(path: &Path, settled: Option<&Stored>) -> Option<Stored> {
+    let fresh = read_one(&fresh_path(path)).ok().flatten()?;
+    (!fresh.fell_back && settled.is_none_or(|settled| settled.generation < fresh.generation)).then_some(fresh)
 }
 
 /// Whether a table was ever written here, be it whole or not.
@@ -238,19 +244,26 @@ fn write_content(path: &Path, content: &[u8]) -> io::Result<()> {
 fn write_once(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().expect("a table lies in a folder");
     fs::create_dir_all(folder)?;
-    let fresh = fresh_path(path);
-    if let Ok(Some(left)) = read_one(&fresh)
-        && let Ok(settled) = read_settled(path)
-        && settled.is_none_or(|settled| settled.generation < left.generation)
+    if let Ok(settled) = read_settled(path)
+        && newer(path, settled.as_ref()).is_some()
     {
         // It was read as the newest, and stays so until the next is whole.
         settle(path)?;
     }
-    let mut file = File::create(&fresh).map_err(|error| of_file(&fresh, &error))?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    settle(path)?;
+    let fresh = fresh_path(path);
+    let written = write_fresh(&fresh, content).and_then(|()| settle(path));
+    if written.is_err() && (path.exists() || !backup_path(path).exists()) {
+        // Whoever reads it would find what is refused now.
+        let _ = fs::remove_file(&fresh);
+    }
+    written?;
     sync_folder(folder)
+}
+
+fn write_fresh(fresh: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create(fresh).map_err(|error| of_file(fresh, &error))?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 /// Makes what was being written the newest generation. Only a whole table may become the backup; one with damage is kept.
@@ -259,7 +272,7 @@ fn settle(path: &Path) -> io::Result<()> {
     match read_one(path) {
         Ok(Some(newest)) => {
             if newest.fell_back {
-                fs::copy(path, &damaged).map_err(|error| of_file(&damaged, &error))?;
+                keep_as(path, &damaged).map_err(|error| of_file(&damaged, &error))?;
             }
             fs::rename(path, &backup).map_err(|error| of_file(&backup, &error))?;
         }
@@ -269,6 +282,14 @@ fn settle(path: &Path) -> io::Result<()> {
         _ => {}
     }
     fs::rename(fresh_path(path), path).map_err(|error| of_file(path, &error))
+}
+
+/// Gives a file a second name, which takes no space.
+fn keep_as(path: &Path, name: &Path) -> io::Result<()> {
+    match fs::remove_file(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => fs::hard_link(path, name),
+    }
 }
 
 /// Tells which of a table's files it is about.
@@ -634,5 +655,33 @@ mod tests {
         assert_eq!(read_one(&backup_path(&path)).expect("whole").map(|stored| stored.generation), Some(2));
         fs::write(fresh_path(&path), &two).expect("an old one");
         assert_eq!(read(), Some((3, false)));
+    }
+
+    /// As a full disk, or the end of the process, leaves it: of a table with room behind it the text may be whole.
+    #[test]
+    fn half_of_what_was_being_written_is_neither_read_nor_kept_nor_damage() {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        write(&path, 1, "one").expect("written");
+        let two = content(2, "two", &["{2}".to_owned()], ROOM_BYTES);
+        for cut in (0..two.len()).step_by(SECTOR_BYTES) {
+            fs::write(fresh_path(&path), &two[..cut]).expect("torn");
+            assert_eq!(read(&path).expect("no error").map(|read| (read.generation, read.fell_back)), Some((1, false)));
+        }
+        write(&path, 2, "next").expect("written");
+        assert_eq!(read_one(&backup_path(&path)).expect("whole").map(|stored| stored.generation), Some(1));
+        assert!(!damaged_path(&path).exists());
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_never_read() {
+        let folder = TempFolder::new("table");
+        let path = folder.path().join("t.json");
+        write(&path, 1, "one").expect("written");
+        write(&path, 2, "two").expect("written");
+        fs::write(&path, "nonsense").expect("damaged");
+        fs::create_dir_all(damaged_path(&path).join("in the way")).expect("made");
+        write(&path, 3, "three").expect_err("the damaged one cannot be kept");
+        assert_eq!(read(&path).expect("no error").map(|read| (read.generation, read.fell_back)), Some((1, true)));
     }
 }

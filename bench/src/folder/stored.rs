@@ -88,7 +88,15 @@ impl StoredPhase {
     }
 
     pub(crate) fn is_void(&self) -> bool {
-        self.record["void"].as_array().is_some_and(|reasons| !reasons.is_empty())
+        self.tells("void")
+    }
+
+    pub(crate) fn has_faults(&self) -> bool {
+        self.tells("faults")
+    }
+
+    fn tells(&self, reasons: &str) -> bool {
+        self.record[reasons].as_array().is_some_and(|reasons| !reasons.is_empty())
     }
 }
 
