@@ -24,21 +24,40 @@ const LOOKS: u32 = 3;
 
 /// A write that takes longer is late: a disk seldom takes so long, a thread of the kernel that waits for a CPU often does.
 pub(crate) const LATE: Duration = Duration::from_millis(50);
-/// After a late write, writes are calls for so long.
-const CALLS_FOR: Duration = Duration::from_secs(600);
+/// After a late write, writes are calls for so long: each time twice as long, if it comes again soon after, as it does where
+/// CPUs stay busy. After a load that has ended, or a disk that stood still once, a call is but slower.
+const CALLS_FOR_MIN: Duration = Duration::from_secs(10);
+const CALLS_FOR_MAX: Duration = Duration::from_secs(600);
 
 /// In nanoseconds of the monotonic clock.
 static CALLS_UNTIL: AtomicU64 = AtomicU64::new(0);
+static CALLS_FOR: AtomicU64 = AtomicU64::new(0);
 
 /// Notes that a write was late.
 pub(crate) fn note_late() {
-    CALLS_UNTIL.store(Stamp::now().plus(CALLS_FOR.as_nanos() as u64).since(Stamp::default()), Ordering::Relaxed);
+    let (now, until) = (now_ns(), CALLS_UNTIL.load(Ordering::Relaxed));
+    // Those that were under way with the first one tell nothing new.
+    if until <= now {
+        let span = calls_for(CALLS_FOR.load(Ordering::Relaxed), now - until);
+        CALLS_FOR.store(span, Ordering::Relaxed);
+        CALLS_UNTIL.store(now + span, Ordering::Relaxed);
+    }
 }
 
 /// Whether a write was late not long ago, so that threads of ours had better do what threads of the kernel would end.
 pub(crate) fn was_late() -> bool {
     let until = CALLS_UNTIL.load(Ordering::Relaxed);
-    until > 0 && until > Stamp::now().since(Stamp::default())
+    until > 0 && until > now_ns()
+}
+
+fn now_ns() -> u64 {
+    Stamp::now().since(Stamp::default())
+}
+
+/// For how long writes are calls now, when they were for `before` and then were not for `pause`. Nanoseconds.
+fn calls_for(before: u64, pause: u64) -> u64 {
+    let [min, max] = [CALLS_FOR_MIN, CALLS_FOR_MAX].map(|span| span.as_nanos() as u64);
+    if pause < before { (2 * before).min(max) } else { min }
 }
 
 /// This thread works for cores. It inherits their real-time priority if they have one, and gives that up.
@@ -88,6 +107,18 @@ pub(crate) fn leave() -> nix::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_are_calls_for_longer_only_when_they_are_late_again_and_again() {
+        let second = 1_000_000_000;
+        let mut span = 0;
+        let mut spans = Vec::new();
+        for pause in [u64::MAX, 1, 1, 1, 1, 1, 1, 1, 600, 599] {
+            span = calls_for(span, pause.saturating_mul(second));
+            spans.push(span / second);
+        }
+        assert_eq!(spans, [10, 20, 40, 80, 160, 320, 600, 600, 10, 10]);
+    }
 
     #[test]
     fn waiting_is_read() {
