@@ -25,6 +25,14 @@ impl<T: Send + 'static> Asked<T> {
         Ok(Asked { answer })
     }
 
+    /// Asks and waits. `None`: it was not answered, or refused, or waiting is of no use any more.
+    pub(crate) fn found<E: Send + 'static>(
+        question: impl FnOnce() -> Result<T, E> + Send + 'static,
+        may_wait: &dyn Fn() -> bool,
+    ) -> Option<T> {
+        Asked::ask(question).ok()?.answer(may_wait)?.ok()
+    }
+
     /// What was answered. `None`: nothing was, and waiting is of no use any more.
     pub(crate) fn answer(self, may_wait: &dyn Fn() -> bool) -> Option<T> {
         loop {

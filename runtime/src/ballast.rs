@@ -42,7 +42,7 @@ pub enum Lent {
     ButForTables,
 }
 
-/// What a start was lent; taken back with the value.
+/// What was lent; taken back with the value.
 #[derive(Debug)]
 pub struct Loan {
     ballast: Ballast,
@@ -76,7 +76,7 @@ impl Ballast {
         self.root.join(NAME)
     }
 
-    /// None when it is not there.
+    /// 0 when it is not there.
     fn bytes(&self) -> u64 {
         fs::metadata(self.path()).map_or(0, |metadata| metadata.len())
     }

@@ -205,21 +205,22 @@ const FILL_AHEAD_BYTES_MAX: usize = 4 << 10;
 #[inline]
 pub(crate) fn prefetch_to_fill(start: *const u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    for at in (0..bytes.min(FILL_AHEAD_BYTES_MAX)).step_by(LINE_BYTES) {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: a hint; it changes nothing that the program could see, and faults nowhere.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(start.cast::<i8>().wrapping_add(at)) };
-    }
+    prefetch_lines::<{ std::arch::x86_64::_MM_HINT_ET0 }>(start, bytes.min(FILL_AHEAD_BYTES_MAX));
 }
 
 /// Asks the processor to bring memory close that is about to be read, from another core's cache mostly.
 #[inline]
 pub fn prefetch<T>(values: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    for at in (0..size_of_val(values)).step_by(LINE_BYTES) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint; it reads nothing that the program could see, and faults nowhere.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().cast::<i8>().wrapping_add(at)) };
+    prefetch_lines::<{ std::arch::x86_64::_MM_HINT_T0 }>(values.as_ptr().cast(), size_of_val(values));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn prefetch_lines<const HINT: i32>(start: *const u8, bytes: usize) {
+    for at in (0..bytes).step_by(LINE_BYTES) {
+        // SAFETY: a hint; it reads and changes nothing that the program could see, and faults nowhere.
+        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(start.cast::<i8>().wrapping_add(at)) };
     }
 }
 

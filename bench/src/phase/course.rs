@@ -402,8 +402,7 @@ impl Course<'_> {
             let Some(wanted) = pulls.commit() else { continue };
             missing += loop {
                 let (target, group) = (self.target.clone(), pulls.group.clone());
-                let asked = Asked::ask(move || target.committed(&group)).ok();
-                let found = asked.and_then(|asked| asked.answer(may_wait)?.ok()).unwrap_or_default();
+                let found = Asked::found(move || target.committed(&group), may_wait).unwrap_or_default();
                 let differing = (0..wanted.len()).filter(|lane| found.get(*lane) != Some(&wanted[*lane])).count();
                 if differing == 0 || self.clock.now_ns() >= limit_ns || !may_wait() {
                     break differing as u64;
@@ -444,8 +443,7 @@ impl Course<'_> {
         loop {
             // A target that is away cannot tell what it has; what it acknowledged is there to get.
             let target = self.target.clone();
-            let asked = Asked::ask(move || target.ends()).ok();
-            let wanted = match asked.and_then(|asked| asked.answer(may_wait)?.ok()) {
+            let wanted = match Asked::found(move || target.ends(), may_wait) {
                 Some(ends) => {
                     let sent: i64 = ends.iter().zip(&self.target.starts).map(|(end, start)| end - start).sum();
                     Wanted::Counted(before + sent as u64 * groups)
