@@ -50,7 +50,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::{IoContext, StorageError};
 use crate::options::{FlushPolicy, LogFolders, LogOptions};
 use crate::queue::table::{DeletedTopics, QueueFloors};
-use crate::queue::{ActiveIndex, Extent, Extents, LoadedRun, QueueRef, QueueTable, RunBuilder};
+use crate::queue::{ActiveIndex, Extent, Extents, LoadedRun, QueueRef, QueueTable, RunBuilder, Span};
 use crate::recovery::{LoadedExtent, Recovered, RecoveryReport, recover};
 use crate::stretches::Stretches;
 use cold_share::ColdShare;
@@ -111,8 +111,8 @@ pub struct Log {
     index: RefCell<ActiveIndex>,
     /// What lies in front of it is in extents.
     extents_end: Cell<u64>,
-    /// Where the extent begins that gets the records which become visible now.
-    extent_start: Cell<u64>,
+    /// The extent that gets the records which become visible now.
+    span: Cell<Span>,
     /// The ends of extents that have all their records and are not stored yet.
     extents_full: RefCell<VecDeque<u64>>,
     verified: RefCell<Stretches>,
@@ -200,7 +200,18 @@ impl Log {
         recovered: Recovered,
     ) -> Result<Log, StorageError> {
         let Recovered {
-            segments, end, head, extents, active, deleted, floors, store_ms_last, checkpoint, report, ..
+            segments,
+            end,
+            head,
+            extents,
+            active,
+            span,
+            deleted,
+            floors,
+            store_ms_last,
+            checkpoint,
+            report,
+            ..
         } = recovered;
         let shared = Rc::new(Extents::default());
         let mut queues = QueueTable::new(shared.clone());
@@ -210,7 +221,9 @@ impl Log {
         let index = ActiveIndex { keys: Arc::unwrap_or_clone(active.keys), ..ActiveIndex::default() };
         for run in active.runs {
             let entries = Arc::unwrap_or_clone(run.entries);
-            queues.find_or_make(&run.topic, run.queue_id).load_growing(RunBuilder { first: run.first, entries });
+            let queue = queues.find_or_make(&run.topic, run.queue_id);
+            queue.enters(span.start);
+            queue.load_growing(RunBuilder { first: run.first, entries });
         }
         raise_floors(&mut queues, &floors.0, &deleted.0);
         for damage in &report.damages {
@@ -246,7 +259,7 @@ impl Log {
             extents: shared,
             index: RefCell::new(index),
             extents_end: Cell::new(active.start),
-            extent_start: Cell::new(active.start),
+            span: Cell::new(span),
             extents_full: RefCell::default(),
             verified: RefCell::default(),
             read_cache: RefCell::new(ReadCache::new(options.read_cache_bytes)),

@@ -11,6 +11,7 @@ pub(crate) mod extent;
 pub(crate) mod extent_file;
 mod read;
 mod search_time;
+mod span;
 pub(crate) mod table;
 
 use std::cell::{Cell, RefCell};
@@ -20,13 +21,14 @@ use std::sync::Arc;
 
 use base::{LogOffset, QueueId, QueueOffset};
 
-pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder, begins_extent};
+pub(crate) use active_index::{ActiveIndex, IndexBuilder, RunBuilder};
 pub(crate) use chunks::Chunks;
 pub use entry::{Entry, Indexed, key_hash};
 pub(crate) use entry::{KeyEntry, KeyHash};
 pub(crate) use extent::{CACHED_ENTRIES_BYTES_MAX, Extent, Extents};
 pub use read::{Found, LogRange, QueueRead, ReadLimits};
 pub use search_time::Bound;
+pub(crate) use span::Span;
 pub(crate) use table::QueueTable;
 
 use crate::error::StorageError;
@@ -48,6 +50,8 @@ pub struct Queue {
     deleted: Cell<bool>,
     /// Listed among those that have entries which lie in no extent yet.
     is_growing: Cell<bool>,
+    /// Where the extent begins that has its newest entry; `u64::MAX` when there was none since the log was opened.
+    newest_extent: Cell<u64>,
     /// The end of the newest extent that has entries of it, while those are in memory too.
     decoded: Cell<u64>,
     extents: Rc<Extents>,
@@ -81,9 +85,20 @@ impl Queue {
             next: Cell::new(first),
             deleted: Cell::new(false),
             is_growing: Cell::new(false),
+            newest_extent: Cell::new(u64::MAX),
             decoded: Cell::new(0),
             extents,
         }
+    }
+
+    /// Asks the processor to bring close what an append will touch.
+    pub fn prefetch(&self) {
+        runtime::buffer::prefetch(std::slice::from_ref(self));
+    }
+
+    /// As [`Queue::prefetch`], for who shows a record soon.
+    pub(crate) fn prefetch_newest(&self) {
+        runtime::buffer::prefetch(self.active.borrow().entries.last().map_or(&[], std::slice::from_ref));
     }
 
     pub fn topic(&self) -> &str {
@@ -147,6 +162,11 @@ impl Queue {
         }
         active.entries.push(entry);
         !self.is_growing.replace(true)
+    }
+
+    /// Its next entries are of the extent that begins there. Whether it has none of it yet.
+    pub(crate) fn enters(&self, extent_start: u64) -> bool {
+        self.newest_extent.replace(extent_start) != extent_start
     }
 
     /// Whether it stays listed: it has entries that lie in no extent.

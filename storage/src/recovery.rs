@@ -24,9 +24,9 @@ use crate::error::{IoContext, StorageError};
 use crate::kept::Kept;
 use crate::log::segment::Segment;
 use crate::options::{LogFolders, LogOptions, Progress};
-use crate::queue::IndexBuilder;
 use crate::queue::extent_file::{self, ExtentContent, ExtentFile, StoredRun};
 use crate::queue::table::{DeletedTopics, Floor, QueueFloors, settle_table, write_table};
+use crate::queue::{IndexBuilder, Span};
 use crate::resized::{self, Resized};
 use crate::scan::{ScanRange, ScanSegment, Seen, scan};
 
@@ -96,6 +96,7 @@ pub(crate) struct Recovered {
     pub(crate) head: Vec<u8>,
     pub(crate) extents: Vec<LoadedExtent>,
     pub(crate) active: ExtentContent,
+    pub(crate) span: Span,
     pub(crate) deleted: (DeletedTopics, u64),
     pub(crate) floors: (QueueFloors, u64),
     pub(crate) store_ms_last: u64,
@@ -179,7 +180,7 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
         }
         rebuild.report.tail_lost = kept.lost;
     }
-    let active = active.finish(end);
+    let (span, active) = (active.span, active.finish(end));
     let (extents, mut report) = (rebuild.extents, rebuild.report);
 
     // A deletion noted behind the end of the log must not hide records that come to lie there.
@@ -211,7 +212,7 @@ fn recover_once(folders: &LogFolders, log: LogId, options: &LogOptions) -> Resul
     report.elapsed_ms = begun.elapsed().as_millis() as u64;
     let head = read_head(&segments, end)?;
     let recovered =
-        Recovered { segments, end, head, extents, active, deleted, floors, store_ms_last, checkpoint, report };
+        Recovered { segments, end, head, extents, active, span, deleted, floors, store_ms_last, checkpoint, report };
     Ok(Pass::Done(Box::new(recovered)))
 }
 
@@ -455,7 +456,7 @@ impl<'a> Rebuild<'a> {
             if self.deleted.counts(view.topic(), offset.0) {
                 builder.push(view, offset);
             } else {
-                builder.pass();
+                builder.pass(offset);
             }
             self.tell(offset.0 - from, last_limit - from);
             Ok(ControlFlow::Continue(()))

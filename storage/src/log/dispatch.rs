@@ -9,7 +9,7 @@ use base::QueueOffset;
 
 use super::Log;
 use crate::options::FlushPolicy;
-use crate::queue::{Entry, KeyEntry, QueueRef, begins_extent};
+use crate::queue::{Entry, KeyEntry, QueueRef, Span};
 
 /// A record that just became visible.
 pub struct VisibleRecord<'a> {
@@ -61,12 +61,14 @@ impl Log {
 
     fn show(&self, pending: &Pending) {
         let entry = pending.entry;
-        let start = self.extent_start.get();
-        if self.dispatched.get() > start && begins_extent(start, entry.offset.0, self.options.extent_bytes) {
-            self.extent_start.set(entry.offset.0);
+        let mut span = self.span.get();
+        if span.ends_before(entry.offset.0, self.options.extent_bytes) {
+            span = Span::new(entry.offset.0);
             self.extents_full.borrow_mut().push_back(entry.offset.0);
             self.cut_wanted.notify();
         }
+        span.add(entry.offset.0, pending.queue.enters(span.start));
+        self.span.set(span);
         if pending.queue.push_visible(pending.queue_offset, entry) {
             self.growing.borrow_mut().push(pending.queue.clone());
         }

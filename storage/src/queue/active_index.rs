@@ -10,6 +10,7 @@ use remoting::record::RecordView;
 use super::chunks::Chunks;
 use super::entry::{Entry, Indexed, KeyEntry, KeyHash};
 use super::extent_file::{CHUNK_COUNT, ContentRun, ExtentContent, ExtentFile, StoredRun};
+use super::span::Span;
 
 /// A growing run of one queue.
 #[derive(Debug)]
@@ -73,21 +74,14 @@ impl ActiveIndex {
 /// Derives entries and keys from records that are read again.
 pub(crate) struct IndexBuilder {
     log: LogId,
-    pub(crate) start: u64,
+    pub(crate) span: Span,
     runs: BTreeMap<(Arc<str>, u32), Vec<RunBuilder>>,
     keys: Chunks<KeyEntry>,
-    is_empty: bool,
-}
-
-/// Whether a record at `offset` begins another extent than the one that began at `start` and has records: extents are
-/// stretches between multiples of `extent_bytes`. So they are a function of the log, whenever they were cut.
-pub(crate) fn begins_extent(start: u64, offset: u64, extent_bytes: u64) -> bool {
-    start / extent_bytes != offset / extent_bytes
 }
 
 impl IndexBuilder {
     pub(crate) fn new(log: LogId, start: u64) -> IndexBuilder {
-        IndexBuilder { log, start, runs: BTreeMap::new(), keys: Chunks::default(), is_empty: true }
+        IndexBuilder { log, span: Span::new(start), runs: BTreeMap::new(), keys: Chunks::default() }
     }
 
     /// Goes on with an extent that was stored before it had all its records. Blocks.
@@ -104,23 +98,25 @@ impl IndexBuilder {
         let mut keys = extent.all_keys()?;
         keys.sort_unstable_by_key(|key| key.offset);
         builder.keys = keys.into_iter().collect();
-        builder.is_empty = false;
+        let last = if extent.last_record < extent.limit { extent.last_record } else { extent.start };
+        let records = runs.iter().map(|run| u64::from(run.count)).sum();
+        builder.span = Span::with(extent.start, last, records, builder.runs.len() as u64);
         Ok(builder)
     }
 
     /// Whether no record was looked at.
     pub(crate) fn is_empty(&self) -> bool {
-        self.is_empty
+        self.span.is_empty()
     }
 
     /// Whether a record at this offset begins the next extent.
     pub(crate) fn ends_before(&self, offset: LogOffset, extent_bytes: u64) -> bool {
-        !self.is_empty && begins_extent(self.start, offset.0, extent_bytes)
+        self.span.ends_before(offset.0, extent_bytes)
     }
 
     /// Passes over a record that does not count any more.
-    pub(crate) fn pass(&mut self) {
-        self.is_empty = false;
+    pub(crate) fn pass(&mut self, offset: LogOffset) {
+        self.span.pass(offset.0);
     }
 
     pub(crate) fn push(&mut self, view: &RecordView<'_>, offset: LogOffset) {
@@ -132,6 +128,7 @@ impl IndexBuilder {
         let queue_offset = view.queue_offset().0;
         let key: (Arc<str>, u32) = (view.topic().into(), view.queue_id().0);
         let runs = self.runs.entry(key).or_default();
+        self.span.add(offset.0, runs.is_empty());
         match runs.last_mut() {
             Some(run) if run.limit() == queue_offset => run.entries.push(entry),
             last => {
@@ -146,7 +143,6 @@ impl IndexBuilder {
         indexed.key_hashes(KeyHash::in_topic(view.topic()), |hash| {
             keys.push(KeyEntry { hash, offset: offset.0, store_timestamp_ms });
         });
-        self.is_empty = false;
     }
 
     /// All of it, up to `limit`.
@@ -160,6 +156,6 @@ impl IndexBuilder {
                 entries: Arc::new(run.entries),
             }));
         }
-        ExtentContent { log: self.log, start: self.start, limit, runs, keys: Arc::new(self.keys) }
+        ExtentContent { log: self.log, start: self.span.start, limit, runs, keys: Arc::new(self.keys) }
     }
 }
