@@ -25,6 +25,7 @@ use crate::config::Config;
 use crate::delay::Delays;
 use crate::filter::Filters;
 use crate::group::{GroupConfigs, GroupViews, Groups, Pulled, ReplyClients, Sessions};
+use crate::lanes::Lanes;
 use crate::parcel::{Parcel, Reply};
 use crate::placement::{Placement, TABLES_CORE};
 use crate::pop::Pops;
@@ -106,6 +107,8 @@ pub(crate) struct Core {
     pub(crate) delays: Delays,
     /// Expressions that pulls of this core's queues filter by.
     pub(crate) filters: Filters,
+    /// What sends touch of this core's queues.
+    pub(crate) lanes: Rc<Lanes>,
     pub(crate) stats: Stats,
     /// Where the time of this core's requests goes.
     pub(crate) stages: Stages,
@@ -146,6 +149,7 @@ impl Core {
         config: &Config,
         advertised: SocketAddr,
     ) -> Rc<Core> {
+        let lanes = Rc::<Lanes>::default();
         let seed = clock::now_ms().0 << 16 | u64::from(mesh.here().0);
         Rc::new(Core {
             id: mesh.here(),
@@ -170,7 +174,8 @@ impl Core {
             pulled: Pulled::default(),
             delays: Delays::default(),
             filters: Filters::default(),
-            stats: Stats::default(),
+            stats: Stats::new(lanes.clone()),
+            lanes,
             stages: Stages::new(config.stages),
             retention: Retention::default(),
             tables: OnceCell::new(),

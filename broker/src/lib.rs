@@ -12,6 +12,7 @@ mod dispatch;
 mod filter;
 mod group;
 mod journal;
+mod lanes;
 mod light;
 mod live_config;
 mod log;

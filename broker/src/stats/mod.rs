@@ -1,7 +1,7 @@
 //! What one core has counted: messages stored and taken, by topic, queue and group, over time.
 //!
-//! Counting costs a few additions on a cell that is found by the topic's number; only the first message of a topic, a
-//! queue or a group makes one. A view of all cores is gathered when somebody asks.
+//! Counting costs a few additions on a cell that is found by the topic's number, that of a queue beside what else a send touches
+//! ([`Lanes`]); only the first message of a topic, a queue or a group makes one. A view of all cores is gathered when somebody asks.
 
 mod latency;
 mod rate;
@@ -18,11 +18,13 @@ use remoting::text::Text;
 use runtime::clock;
 
 use crate::core::Core;
+use crate::lanes::Lanes;
 use crate::topic::Topic;
 use latency::Latency;
 use rate::{Rated, Rates};
+use series::Series;
+pub(crate) use series::Tally;
 pub(crate) use series::Window;
-use series::{Series, Tally};
 pub(crate) use view::{Item, StatsView, gather, gather_item};
 
 /// Topics whose series are sampled before other tasks have their turn.
@@ -32,10 +34,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// What happened to a topic.
 struct TopicSeries {
-    /// What was stored, by queue; those without a message yet may be missing at the end. All that a send touches, as with very
-    /// many queues none of it is in a cache.
-    stored: Vec<Tally>,
-    /// The same of the whole topic and of each queue over time, as it was when it was looked at last.
+    /// What was stored in the whole topic and in each queue over time, as it was when it was looked at last.
     put: Series,
     queues: Vec<Series>,
     /// What each group was given.
@@ -55,6 +54,8 @@ struct Days {
 /// Figures of one core.
 pub(crate) struct Stats {
     started: Millis,
+    /// What was stored in each queue.
+    lanes: Rc<Lanes>,
     /// By the topics' numbers.
     topics: RefCell<Vec<Option<Box<TopicSeries>>>>,
     put: RefCell<Series>,
@@ -69,11 +70,12 @@ pub(crate) struct Stats {
     days: Cell<Days>,
 }
 
-impl Default for Stats {
-    fn default() -> Stats {
+impl Stats {
+    pub(crate) fn new(lanes: Rc<Lanes>) -> Stats {
         let now = clock::now_ms();
         Stats {
             started: now,
+            lanes,
             topics: RefCell::default(),
             put: RefCell::new(Series::new(now)),
             got: RefCell::new(Series::new(now)),
@@ -87,9 +89,7 @@ impl Default for Stats {
             days: Cell::new(Days { day: now.0 / DAY_MS, ..Days::default() }),
         }
     }
-}
 
-impl Stats {
     /// When this core began to count, which is when the broker started.
     pub(crate) fn started(&self) -> Millis {
         self.started
@@ -98,15 +98,12 @@ impl Stats {
     /// Messages were stored in a queue by one request.
     pub(crate) fn sent(&self, topic: &Topic, queue: QueueId, messages: u64, bytes: u64) {
         self.put.borrow_mut().now.add(messages, bytes);
-        self.with_topic(topic, |series| {
-            let at = queue.0 as usize;
-            if series.stored.len() <= at {
-                let now = clock::now_ms();
-                series.stored.resize_with(at + 1, Tally::default);
-                series.queues.resize_with(at + 1, || Series::new(now));
-            }
-            series.stored[at].add(messages, bytes);
-        });
+        if self.lanes.stored(topic, queue, messages, bytes) {
+            self.with_topic(topic, |series| {
+                let (now, count) = (clock::now_ms(), series.queues.len().max(queue.0 as usize + 1));
+                series.queues.resize_with(count, || Series::new(now));
+            });
+        }
     }
 
     /// How long a send took, from its check to its answer.
@@ -151,6 +148,7 @@ impl Stats {
 
     /// The topic of this number is deleted.
     pub(crate) fn forget_topic(&self, number: u32) {
+        self.lanes.forget_topic(number);
         if let Some(series) = self.topics.borrow_mut().get_mut(number as usize) {
             *series = None;
         }
@@ -170,12 +168,7 @@ impl Stats {
             topics.resize_with(at + 1, || None);
         }
         count(topics[at].get_or_insert_with(|| {
-            Box::new(TopicSeries {
-                stored: Vec::new(),
-                put: Series::new(clock::now_ms()),
-                queues: Vec::new(),
-                groups: HashMap::new(),
-            })
+            Box::new(TopicSeries { put: Series::new(clock::now_ms()), queues: Vec::new(), groups: HashMap::new() })
         }));
     }
 
@@ -218,23 +211,27 @@ impl Stats {
     fn sample_topics(&self, start: usize, window: Window, now: Millis) -> Option<usize> {
         let mut topics = self.topics.borrow_mut();
         let limit = topics.len().min(start + SAMPLED_AT_ONCE);
-        topics.get_mut(start..limit)?.iter_mut().flatten().for_each(|series| series.sample(window, now));
+        for (number, series) in (start..).zip(topics.get_mut(start..limit)?) {
+            if let Some(series) = series {
+                series.look(&self.lanes.tallies(number));
+                series.sample(window, now);
+            }
+        }
         (start < limit).then_some(limit)
     }
 }
 
 impl TopicSeries {
     /// Brings the series up to what was stored by now.
-    fn look(&mut self) {
+    fn look(&mut self, stored: &[Tally]) {
         self.put.now = Tally::default();
-        for (stored, series) in self.stored.iter().zip(&mut self.queues) {
+        for (stored, series) in stored.iter().zip(&mut self.queues) {
             series.now = *stored;
             self.put.now += *stored;
         }
     }
 
     fn sample(&mut self, window: Window, now: Millis) {
-        self.look();
         self.put.sample(window, now);
         self.queues.iter_mut().for_each(|series| series.sample(window, now));
         self.groups.values_mut().for_each(|series| series.sample(window, now));
@@ -271,7 +268,7 @@ mod tests {
 
     #[test]
     fn messages_are_counted_where_they_belong() {
-        let stats = Stats::default();
+        let stats = Stats::new(Rc::default());
         let (one, other) = (topic(3), topic(0));
         stats.sent(&one, QueueId(2), 5, 500);
         stats.sent(&one, QueueId(0), 1, 100);
@@ -282,7 +279,7 @@ mod tests {
         assert_eq!(stats.rated(), Rated { put_messages: 7, got_messages: 4, found: 1, missed: 1 });
         let mut topics = stats.topics.borrow_mut();
         let series = topics[3].as_mut().unwrap();
-        series.look();
+        series.look(&stats.lanes.tallies(3));
         assert_eq!(series.put.now, Tally { calls: 2, messages: 6, bytes: 600 });
         assert_eq!(series.queues.iter().map(|queue| queue.now.messages).collect::<Vec<_>>(), [1, 0, 5]);
         assert_eq!(series.groups["g"].now.messages, 4);
@@ -296,7 +293,7 @@ mod tests {
 
     #[test]
     fn days_turn() {
-        let stats = Stats::default();
+        let stats = Stats::new(Rc::default());
         let day = stats.days.get().day;
         stats.sent(&topic(0), QueueId(0), 5, 500);
         stats.sample_second(Millis((day + 1) * DAY_MS));

@@ -191,8 +191,9 @@ impl Stats {
             Item::BrokerGot => Some(counted(&self.got.borrow())),
             _ => {
                 let mut topics = self.topics.borrow_mut();
-                let topic = topics.get_mut(number? as usize)?.as_mut()?;
-                topic.look();
+                let number = number? as usize;
+                let topic = topics.get_mut(number)?.as_mut()?;
+                topic.look(&self.lanes.tallies(number));
                 let series = item.series_in(topic)?;
                 (series.now.calls > 0).then(|| counted(series))
             }

@@ -93,15 +93,15 @@ impl Log {
         Ok(Ticket { accepted: Stamp::now(), ..ticket })
     }
 
-    /// Appends records that follow each other in one queue and one segment: all of them or none.
+    /// Appends records that follow each other in one queue and one segment: all of them or none. With each is given what its
+    /// properties say.
     pub fn append_batch(
         self: &Rc<Log>,
         queue: &QueueRef,
-        drafts: &[RecordDraft<'_>],
+        records: &[(RecordDraft<'_>, Indexed<'_>)],
         now: Millis,
     ) -> Result<Vec<Ticket>, AppendError> {
-        let records: Vec<_> = drafts.iter().map(|draft| (queue, draft)).collect();
-        self.append_together(&records, now)
+        self.append_all(records.iter().map(|(draft, indexed)| (queue, draft, *indexed)), now)
     }
 
     /// Appends records of any queues, as neighbours in one segment: all of them or none. A crash may keep the first of
@@ -111,14 +111,21 @@ impl Log {
         records: &[(&QueueRef, &RecordDraft<'_>)],
         now: Millis,
     ) -> Result<Vec<Ticket>, AppendError> {
-        assert!(!records.is_empty(), "a batch of no records");
-        let total: u64 = records.iter().map(|(_, draft)| record::record_bytes(draft) as u64).sum();
-        self.make_place(total)?;
-        let put = |(queue, draft): &(&QueueRef, &RecordDraft<'_>)| {
-            let indexed = Indexed::of(draft.properties);
+        self.append_all(records.iter().map(|(queue, draft)| (*queue, *draft, Indexed::of(draft.properties))), now)
+    }
+
+    fn append_all<'a>(
+        self: &Rc<Log>,
+        records: impl ExactSizeIterator<Item = (&'a QueueRef, &'a RecordDraft<'a>, Indexed<'a>)> + Clone,
+        now: Millis,
+    ) -> Result<Vec<Ticket>, AppendError> {
+        assert!(records.len() > 0, "a batch of no records");
+        self.make_place(records.clone().map(|(_, draft, _)| record::record_bytes(draft) as u64).sum())?;
+        let put = |(queue, draft, indexed): (&QueueRef, &RecordDraft<'_>, Indexed<'_>)| {
+            debug_assert_eq!(indexed, Indexed::of(draft.properties), "what {:?} says", draft.properties);
             self.put(&self.alive(queue), draft, &indexed, record::record_bytes(draft), now)
         };
-        let mut tickets: Vec<Ticket> = records.iter().map(put).collect();
+        let mut tickets: Vec<Ticket> = records.map(put).collect();
         self.was_appended();
         let accepted = Stamp::now();
         tickets.iter_mut().for_each(|ticket| ticket.accepted = accepted);
@@ -254,6 +261,7 @@ impl Log {
             queue.topic(),
             queue.id()
         );
+        queue.prefetch_newest();
         let offset = LogOffset(self.marks.appended());
         let store_timestamp_ms = now.0.max(self.store_ms_last.get());
         let placement = Placement {

@@ -21,7 +21,7 @@ use runtime::ring::WriteRing;
 
 use super::{Log, Ticket};
 use crate::options::{FlushPolicy, LogFolders, LogOptions};
-use crate::queue::{QueueRead, QueueRef, ReadLimits};
+use crate::queue::{Indexed, QueueRead, QueueRef, ReadLimits};
 use crate::recovery::RecoveryReport;
 
 const LOG: LogId = LogId(2);

@@ -4,6 +4,8 @@
 use super::extent_file::CHUNK_COUNT;
 
 const CHUNK_LEN: usize = CHUNK_COUNT as usize;
+/// There is memory for so many from the first on: most lists of many queues get about as many.
+const LEN_MIN: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks<T> {
@@ -24,6 +26,8 @@ impl<T> Chunks<T> {
         if self.last.len() == CHUNK_LEN {
             // Only the first grows as it is needed.
             self.full.push(std::mem::replace(&mut self.last, Vec::with_capacity(CHUNK_LEN)));
+        } else if self.last.capacity() == 0 {
+            self.last.reserve(LEN_MIN);
         }
         self.last.push(item);
     }

@@ -23,7 +23,7 @@ use remoting::recall_handle::RecallHandle;
 use remoting::record::{BatchItems, RecordDraft};
 use remoting::text::Text;
 use runtime::clock::{self, Stamp};
-use storage::{AppendError, FlushPolicy, Log, Mark, StorageError, Ticket, WriteTimes};
+use storage::{AppendError, FlushPolicy, Indexed, Log, Mark, StorageError, Ticket, WriteTimes};
 use transport::Stage;
 
 pub(crate) use properties::{Additions, Known};
@@ -231,39 +231,40 @@ async fn store_batch(
     if items.is_empty() {
         return Err(illegal("the batch has no message".to_owned()));
     }
-    let mut properties = Vec::with_capacity(items.len());
+    let additions = core.additions();
+    // Behind each other, as they are stored: a message has what ends with its own, and is known by what was sent.
+    let (mut properties, mut known) = (String::new(), Vec::with_capacity(items.len()));
     let mut waits_for_flush = false;
     for item in &items {
         if item.body.is_empty() {
             return Err(illegal("a message of the batch has an empty body: send at least one byte".to_owned()));
         }
-        let known = Known::of(item.properties);
-        if due(core, &known)? != Due::Now {
+        let of_item = Known::of(item.properties);
+        if due(core, &of_item)? != Due::Now {
             return Err(illegal("a message of the batch is to be delivered later: send it alone".to_owned()));
         }
-        if half::is_half(header.sys_flag, header.reconsume_times, &known) {
+        if half::is_half(header.sys_flag, header.reconsume_times, &of_item) {
             return Err(illegal("transactional messages can't be sent in a batch: send each alone".to_owned()));
         }
-        waits_for_flush |= known.waits_for_flush;
-        properties.push(core.additions().stored(item.properties, &known, || core.unique_key())?);
+        waits_for_flush |= of_item.waits_for_flush;
+        let start = properties.len();
+        additions.store_in(&mut properties, item.properties, &of_item, || core.unique_key())?;
+        known.push((of_item, start..properties.len()));
     }
-    let drafts: Vec<RecordDraft<'_>> = items
-        .iter()
-        .zip(&properties)
-        .map(|(item, properties)| RecordDraft {
-            flag: item.flag,
-            ..draft(core, header, queue, request.peer, item.body, properties)
-        })
-        .collect();
+    let drafts = items.iter().zip(&known).map(|(item, (_, place))| RecordDraft {
+        flag: item.flag,
+        ..draft(core, header, queue, request.peer, item.body, &properties[place.clone()])
+    });
+    let drafts: Vec<RecordDraft<'_>> = drafts.collect();
     let told = light::dispatched(core, &drafts, waits_for_flush).await?;
-    let drafts: Vec<RecordDraft<'_>> = drafts
-        .iter()
-        .zip(&told)
-        .map(|(draft, told)| RecordDraft { properties: told.as_deref().unwrap_or(draft.properties), ..*draft })
-        .collect();
+    let records = drafts.into_iter().zip(&known).zip(&told).map(|((draft, (known, _)), told)| match told {
+        Some(told) => (RecordDraft { properties: told, ..draft }, Indexed::of(told)),
+        None => (draft, known.indexed(draft.properties, None)),
+    });
+    let records: Vec<_> = records.collect();
     let log = core.log_of_topic_queue(topic, queue);
     let target = log.queue(&header.topic, queue);
-    let tickets = append(core, log, || log.append_batch(&target, &drafts, clock::now_ms())).await?;
+    let tickets = append(core, log, || log.append_batch(&target, &records, clock::now_ms())).await?;
     let bytes = tickets.iter().map(record_bytes).sum();
     core.stats.sent(topic, queue, tickets.len() as u64, bytes);
     let last = tickets.last().expect("a batch is not empty");

@@ -68,12 +68,13 @@ impl<'a> Known<'a> {
         self.indexed.unique_key()
     }
 
-    /// What the log derives of the properties as they are stored, with the id that was given where there was none.
+    /// What the log derives of the properties as they are stored. `given`: the id that was given where there was none, if it is
+    /// at hand.
     pub(crate) fn indexed<'b>(&self, stored: &'b str, given: Option<&'b str>) -> Indexed<'b>
     where
         'a: 'b,
     {
-        if self.is_unclean {
+        if self.is_unclean || self.unique_key().or(given).is_none() {
             return Indexed::of(stored);
         }
         let mut indexed = self.indexed;
@@ -127,18 +128,20 @@ impl Additions {
         known: &Known<'_>,
         unique_key: impl FnOnce() -> String,
     ) -> Result<String, Refusal> {
-        self.stored_in(String::new(), properties, known, unique_key)
+        let mut stored = String::new();
+        self.store_in(&mut stored, properties, known, unique_key)?;
+        Ok(stored)
     }
 
-    /// As [`Additions::stored`], in memory of a text that was.
-    pub(super) fn stored_in(
+    /// As [`Additions::stored`], behind what is in a text already.
+    pub(super) fn store_in(
         &self,
-        mut stored: String,
+        stored: &mut String,
         properties: &str,
         known: &Known<'_>,
         unique_key: impl FnOnce() -> String,
-    ) -> Result<String, Refusal> {
-        stored.clear();
+    ) -> Result<(), Refusal> {
+        let start = stored.len();
         stored.reserve(properties.len() + self.text.len() + 64);
         if known.is_unclean {
             for (name, value) in properties::parse(properties) {
@@ -148,29 +151,29 @@ impl Additions {
                     _ => false,
                 };
                 if !is_left_out {
-                    push(&mut stored, name, value);
+                    push(stored, name, value);
                 }
             }
         } else {
             stored.push_str(properties);
-            if !stored.is_empty() && !stored.ends_with(VALUE_END) {
+            if !properties.is_empty() && !properties.ends_with(VALUE_END) {
                 stored.push(VALUE_END);
             }
         }
         if known.unique_key().is_none() {
-            push(&mut stored, UNIQUE_KEY, &unique_key());
+            push(stored, UNIQUE_KEY, &unique_key());
         }
         stored.push_str(&self.text);
-        if stored.len() > PROPERTIES_BYTES_MAX {
+        let bytes = stored.len() - start;
+        if bytes > PROPERTIES_BYTES_MAX {
             let remark = format!(
-                "the message's properties take {} bytes with what the broker adds ({} bytes), the limit is \
+                "the message's properties take {bytes} bytes with what the broker adds ({} bytes), the limit is \
                  {PROPERTIES_BYTES_MAX}: send fewer or shorter properties",
-                stored.len(),
-                stored.len() - properties.len(),
+                bytes - properties.len(),
             );
             return Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
         }
-        Ok(stored)
+        Ok(())
     }
 }
 
@@ -205,6 +208,27 @@ mod tests {
         ] {
             assert_eq!(stored(sent), Ok(format!("{kept}{own}")), "{sent:?}");
         }
+    }
+
+    #[test]
+    fn the_log_derives_the_same_of_what_was_sent_and_of_what_is_stored() {
+        let bad = "TAGS\u{1}a\u{2}CLUSTER\u{1}other\u{2}";
+        for sent in ["", "TAGS\u{1}a\u{2}", "KEYS\u{1}k l\u{2}UNIQ_KEY\u{1}X\u{2}TAGS\u{1}a", "\u{1}b\u{2}", bad] {
+            let (known, stored) = (Known::of(sent), stored(sent).expect("they fit"));
+            let given = known.unique_key().is_none().then_some("ID");
+            assert_eq!(known.indexed(&stored, given), Indexed::of(&stored), "{sent:?}");
+            assert_eq!(known.indexed(&stored, None), Indexed::of(&stored), "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn texts_stand_behind_each_other() {
+        let (additions, known) = (Additions::new("R", true, "C"), Known::of(""));
+        let mut text = String::from("before");
+        additions.store_in(&mut text, "", &known, || "ID".to_owned()).expect("it fits");
+        assert_eq!(text, format!("before{}", stored("").expect("it fits")));
+        let mut full = "x".repeat(PROPERTIES_BYTES_MAX);
+        additions.store_in(&mut full, "", &known, || "ID".to_owned()).expect("the limit is of each");
     }
 
     /// As Apache RocketMQ 5.4.0 takes them.

@@ -67,7 +67,8 @@ async fn run_seed(folders: &LogFolders, seed: u64) {
             let (topic, queue) = (format!("topic-{}", random.below(3)), random.below(4) as u32);
             let count = if random.below(5) == 0 { 1 + random.below(5) } else { 1 };
             let bodies: Vec<_> = (0..count).map(|_| random_body(&mut random)).collect();
-            let drafts: Vec<_> = bodies.iter().map(|body| draft(&topic, queue, body, "")).collect();
+            let drafts: Vec<_> =
+                bodies.iter().map(|body| (draft(&topic, queue, body, ""), Indexed::default())).collect();
             let handle = log.queue(&topic, QueueId(queue));
             let Ok(tickets) = log.append_batch(&handle, &drafts, Millis(step)) else {
                 // Bodies of more than a segment in all, or too much unwritten: nothing was appended.

@@ -113,12 +113,12 @@ fn a_batch_is_whole_or_refused() {
         let body = vec![1; 300_000];
         append(&log, "T", 1, &body).await;
         append(&log, "T", 1, &body).await;
-        let drafts = vec![draft("T", 1, &body, ""); 2];
+        let records = vec![(draft("T", 1, &body, ""), Indexed::default()); 4];
         log.room().await;
-        let tickets = log.append_batch(&queue, &drafts, Millis(5)).expect("it goes to the next segment");
+        let tickets = log.append_batch(&queue, &records[..2], Millis(5)).expect("it goes to the next segment");
         assert_eq!(tickets.iter().map(queue_offset).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(tickets[0].physical_offset.offset().0, 1 << 20, "both are in the next segment");
-        let error = log.append_batch(&queue, &vec![draft("T", 1, &body, ""); 4], Millis(5)).err().expect("too large");
+        let error = log.append_batch(&queue, &records, Millis(5)).err().expect("too large");
         assert!(matches!(error, AppendError::TooLarge { .. }), "{error}");
         tickets[1].reached(Mark::Safe).await.expect("written");
         assert_eq!(queue.next().0, 4);
