@@ -4,9 +4,12 @@ use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use remoting::code::ResponseCode;
 use runtime::table_file::{self, Stored, Writer};
 
+use crate::call::Refusal;
 use crate::config::Config;
+use crate::log::Repeated;
 
 /// Below the root of the store.
 const FOLDER: &str = "config";
@@ -66,14 +69,18 @@ pub(crate) async fn make_missing(config: &Config, has_messages: bool) -> Result<
 /// The one who writes a table, without a core waiting for the disk.
 pub(crate) struct TableWriter {
     path: PathBuf,
+    content: &'static str,
     /// `None` while it is at work.
     idle: RefCell<Option<Writer>>,
+    storing: Repeated,
+    shortening: Repeated,
 }
 
 impl TableWriter {
     /// As [`Writer::new`].
-    pub(crate) fn new(path: PathBuf, generation: u64) -> TableWriter {
-        TableWriter { idle: RefCell::new(Some(Writer::new(path.clone(), generation))), path }
+    pub(crate) fn new(file: TableFile, path: PathBuf, generation: u64) -> TableWriter {
+        let idle = RefCell::new(Some(Writer::new(path.clone(), generation)));
+        TableWriter { path, content: file.content, idle, storing: Repeated::default(), shortening: Repeated::default() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -88,6 +95,32 @@ impl TableWriter {
     /// As [`Writer::is_full`].
     pub(crate) fn is_full(&self) -> bool {
         self.idle.borrow().as_ref().is_some_and(Writer::is_full)
+    }
+
+    /// Writes what somebody asked for, and tells the log when that goes wrong.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) async fn store(
+        &self,
+        write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), Refusal> {
+        if let Err(error) = self.write(write).await {
+            let remark = format!("{} cannot be stored in {}: {error}", self.content, self.path.display());
+            self.storing.warn(format_args!("{remark}"));
+            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+        }
+        self.storing.over(format_args!("changes of {} are stored again", self.content));
+        Ok(())
+    }
+
+    /// Writes a full file anew. When that goes wrong the log is told; nothing is lost by it, and the next change tries it again.
+    pub(crate) async fn shorten(&self, write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static) {
+        let path = self.path.display();
+        match self.write(write).await {
+            Ok(()) => self.shortening.over(format_args!("{path} is made shorter again")),
+            Err(error) => self.shortening.warn(format_args!("{path} cannot be made shorter: {error}")),
+        }
     }
 
     /// Writes, one at a time.

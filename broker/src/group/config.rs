@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,7 +21,6 @@ use super::config_table::{ConfigChange, ConfigTable, Forbidden, Publication, REA
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
-use crate::log::Repeated;
 use crate::placement::TABLES_CORE;
 use crate::table_path::{TableError, TableFile, TableWriter, read_table};
 
@@ -70,8 +68,6 @@ pub(crate) struct GroupConfigOwner {
     file: TableWriter,
     table: RefCell<ConfigTable>,
     changes: Batches<Vec<ConfigChange>>,
-    storing: Repeated,
-    shortening: Repeated,
 }
 
 impl GroupConfigOwner {
@@ -92,11 +88,9 @@ impl GroupConfigOwner {
         };
         table.add_boot_groups();
         Ok(Rc::new(GroupConfigOwner {
-            file: TableWriter::new(path, generation),
+            file: TableWriter::new(FILE, path, generation),
             table: RefCell::new(table),
             changes: Batches::default(),
-            storing: Repeated::default(),
-            shortening: Repeated::default(),
         }))
     }
 
@@ -175,9 +169,8 @@ impl GroupConfigOwner {
                 batch.finish(&outcome);
             }
             if self.file.is_full() {
-                // Told where it fails, and nothing is lost by it.
                 let table = self.table.borrow().clone();
-                let _ = self.told(&self.shortening, self.replace(table).await);
+                self.file.shorten(move |file| file.replace(&table.to_text())).await;
             }
         }
     }
@@ -186,30 +179,10 @@ impl GroupConfigOwner {
         if !self.file.can_add() {
             let mut table = self.table.borrow().clone();
             table.take(&done.publications, done.version);
-            return self.told(&self.storing, self.replace(table).await);
+            return self.file.store(move |file| file.replace(&table.to_text())).await;
         }
         let (publications, version) = (done.publications.clone(), done.version);
-        let added = self.file.write(move |file| file.add(&change_text(&publications, version))).await;
-        self.told(&self.storing, added)
-    }
-
-    async fn replace(&self, table: ConfigTable) -> io::Result<()> {
-        self.file.write(move |file| file.replace(&table.to_text())).await
-    }
-
-    /// Tells the log when it could not be written.
-    fn told(&self, told: &Repeated, written: io::Result<()>) -> Result<(), Refusal> {
-        match written {
-            Ok(()) => {
-                told.over(format_args!("groups are stored again"));
-                Ok(())
-            }
-            Err(error) => {
-                let remark = format!("groups cannot be stored in {}: {error}", self.file.path().display());
-                told.warn(format_args!("{remark}"));
-                Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark))
-            }
-        }
+        self.file.store(move |file| file.add(&change_text(&publications, version))).await
     }
 
     async fn put_in_force(&self, core: &Rc<Core>, done: &Done) {

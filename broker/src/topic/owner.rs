@@ -7,7 +7,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +26,6 @@ use super::{TOPIC_QUEUES_MAX, Topic};
 use crate::call::Refusal;
 use crate::config::Config;
 use crate::core::Core;
-use crate::log::Repeated;
 use crate::registration::Ticket;
 use crate::table_path::{TableError, TableFile, TableWriter, read_table};
 
@@ -56,8 +54,6 @@ pub(crate) struct TopicOwner {
     table: RefCell<TopicTable>,
     asked: RefCell<Vec<Asked>>,
     wake: Notify,
-    storing: Repeated,
-    shortening: Repeated,
 }
 
 impl TopicOwner {
@@ -69,19 +65,19 @@ impl TopicOwner {
             None => (0, TopicConfigTable::default()),
         };
         Ok(Rc::new(TopicOwner {
-            file: TableWriter::new(path, generation),
+            file: TableWriter::new(FILE, path, generation),
             table: RefCell::new(TopicTable::at_boot(table, &boot_facts(config, logs), clock::now_ms())),
             asked: RefCell::default(),
             wake: Notify::new(),
-            storing: Repeated::default(),
-            shortening: Repeated::default(),
         }))
     }
 
     /// Stores and publishes the topics that there are, and starts the writer. The tables of `core` are set before.
     pub(crate) async fn start(self: &Rc<Self>, core: &Rc<Core>) -> Result<(), TableError> {
         let all = self.table.borrow().all().cloned().collect();
-        self.replace().await.map_err(|source| TableError::Write { path: self.file.path().to_owned(), source })?;
+        let table = self.table.borrow().clone();
+        let stored = self.file.write(move |file| file.replace(&file_text(&table))).await;
+        stored.map_err(|source| TableError::Write { path: self.file.path().to_owned(), source })?;
         publish(core, all).await;
         let (owner, core) = (self.clone(), core.clone());
         runtime::spawn_background(async move { owner.write(&core).await });
@@ -148,12 +144,8 @@ impl TopicOwner {
             }
             self.write_changes(core, changes).await;
             if self.file.is_full() {
-                let path = self.file.path().display();
-                match self.replace().await {
-                    Ok(()) => self.shortening.over(format_args!("{path} is made shorter again")),
-                    // Nothing is lost by it, and the next change tries it again.
-                    Err(error) => self.shortening.warn(format_args!("{path} cannot be made shorter: {error}")),
-                }
+                let table = self.table.borrow().clone();
+                self.file.shorten(move |file| file.replace(&file_text(&table))).await;
             }
         }
     }
@@ -174,15 +166,12 @@ impl TopicOwner {
         let mut ticket = None;
         if !changed.is_empty() {
             part.next_version(clock::now_ms());
-            if let Err(error) = self.store(&part, changed.clone(), None).await {
-                let refusal = self.not_stored(&error);
-                self.storing.warn(format_args!("{}", refusal.remark));
+            if let Err(refusal) = self.store(&part, changed.clone(), None).await {
                 for (answer, outcome) in outcomes {
                     answer.send(unless_changed(outcome, &refusal));
                 }
                 return;
             }
-            self.storing.over(format_args!("changes of topics are stored again"));
             let names = changed.iter().map(|topic| topic.name().clone()).collect();
             publish(core, changed).await;
             self.table.borrow_mut().take(part, None, clock::now_ms());
@@ -202,18 +191,16 @@ impl TopicOwner {
         part.next_version(clock::now_ms());
         withdraw(core, deleted.clone()).await;
         let gone = match delete_data(core, topic.detached()).await {
-            Ok(()) => {
-                let stored = self.store(&part, Vec::new(), Some(topic)).await;
-                stored.map_err(|error| self.not_stored(&error))
+            Ok(()) => self.store(&part, Vec::new(), Some(topic)).await,
+            Err(refusal) => {
+                crate::log::warn(format_args!("{}", refusal.remark));
+                Err(refusal)
             }
-            Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = gone {
-            self.storing.warn(format_args!("{}", refusal.remark));
             publish(core, vec![deleted]).await;
             return Err(refusal);
         }
-        self.storing.over(format_args!("changes of topics are stored again"));
         self.table.borrow_mut().take(part, Some(topic), clock::now_ms());
         // Whoever deletes it at the nameserver next must not be overtaken by a registration that still has it.
         let ticket = core.tables().registration.everything_changed();
@@ -221,31 +208,14 @@ impl TopicOwner {
     }
 
     /// Stores what was done to a part of the table.
-    async fn store(&self, part: &TopicTable, changed: Vec<Arc<Topic>>, deleted: Option<&Text>) -> io::Result<()> {
+    async fn store(&self, part: &TopicTable, changed: Vec<Arc<Topic>>, deleted: Option<&Text>) -> Result<(), Refusal> {
         if !self.file.can_add() {
             let mut table = self.table.borrow().clone();
             table.take(part.clone(), deleted, clock::now_ms());
-            return self.replace_by(&table).await;
+            return self.file.store(move |file| file.replace(&file_text(&table))).await;
         }
         let (deleted, version) = (deleted.cloned(), part.version());
-        self.file.write(move |file| file.add(&change_text(&changed, deleted.as_ref(), version))).await
-    }
-
-    /// Stores the table as it is.
-    async fn replace(&self) -> io::Result<()> {
-        let table = self.table.borrow().clone();
-        self.replace_by(&table).await
-    }
-
-    async fn replace_by(&self, table: &TopicTable) -> io::Result<()> {
-        let topics: Vec<Arc<Topic>> = table.all().cloned().collect();
-        let version = table.version();
-        self.file.write(move |file| file.replace(&file_text(&topics, version))).await
-    }
-
-    fn not_stored(&self, error: &io::Error) -> Refusal {
-        let remark = format!("topics cannot be stored in {}: {error}; nothing was changed", self.file.path().display());
-        Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
+        self.file.store(move |file| file.add(&change_text(&changed, deleted.as_ref(), version))).await
     }
 }
 

@@ -224,8 +224,9 @@ struct FileChange {
 }
 
 /// The text of a table's file.
-pub(crate) fn file_text(topics: &[Arc<Topic>], version: DataVersion) -> String {
-    json::encode_text(&config_table(topics, version))
+pub(crate) fn file_text(table: &TopicTable) -> String {
+    let topics: Vec<Arc<Topic>> = table.all().cloned().collect();
+    json::encode_text(&config_table(&topics, table.version()))
 }
 
 /// The text of a change in it.
@@ -366,8 +367,7 @@ mod tests {
         let mut table = table();
         table.apply(&Change::Update(wish("T", 3)), RULES).unwrap();
         table.next_version(Millis(2000));
-        let topics: Vec<_> = table.all().cloned().collect();
-        let stored = read_texts(&file_text(&topics, table.version()), &[]).unwrap();
+        let stored = read_texts(&file_text(&table), &[]).unwrap();
         let same = TopicTable::at_boot(stored.clone(), &BootFacts { template_queues: 5, ..facts() }, Millis(3000));
         assert_eq!(same.get("T").unwrap().config, wish("T", 3));
         assert_eq!(same.get("TBW102").unwrap().config.read_queue_nums, 5);
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn what_was_done_to_a_part_is_the_same_in_the_table_and_in_its_file() {
         let mut table = table();
-        let text = file_text(&table.all().cloned().collect::<Vec<_>>(), table.version());
+        let text = file_text(&table);
         let mut whole = table.clone();
         let mut texts = Vec::new();
         let auto =
