@@ -23,6 +23,7 @@ use failure::{Exit, Failure};
 
 fn main() -> ExitCode {
     let began = runtime::clock::instant();
+    runtime::heap::settle();
     let arguments = match Arguments::try_parse_from(arguments::as_called(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {

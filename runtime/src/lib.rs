@@ -11,6 +11,7 @@ pub mod console;
 pub mod core;
 pub mod file;
 pub mod flush;
+pub mod heap;
 pub mod mapped;
 pub mod mesh;
 pub mod net;

@@ -39,8 +39,10 @@ pub(crate) fn note_late() {
     // Those that were under way with the first one tell nothing new.
     if until <= now {
         let span = calls_for(CALLS_FOR.load(Ordering::Relaxed), now - until);
-        CALLS_FOR.store(span, Ordering::Relaxed);
-        CALLS_UNTIL.store(now + span, Ordering::Relaxed);
+        // Of several cores that see it at once, one counts.
+        if CALLS_UNTIL.compare_exchange(until, now + span, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            CALLS_FOR.store(span, Ordering::Relaxed);
+        }
     }
 }
 
