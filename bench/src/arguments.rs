@@ -80,6 +80,9 @@ pub struct TargetArgs {
     /// had a machine of their own.
     #[arg(long)]
     pub no_real_time: bool,
+    /// Leave the topics and groups that each phase makes for itself; otherwise it deletes them in its end.
+    #[arg(long)]
+    pub keep_topics: bool,
 }
 
 impl TargetArgs {
@@ -92,6 +95,7 @@ impl TargetArgs {
             target: None,
             trace_slower_than: None,
             no_real_time: false,
+            keep_topics: false,
         }
     }
 }

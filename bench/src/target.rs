@@ -10,6 +10,7 @@ use remoting::code::RequestCode;
 use remoting::command::{Command, HeaderEncoding};
 use remoting::header::consumer_offset::{QueryConsumerOffset, UpdateConsumerOffset};
 use remoting::header::queue_offset::{GetMaxOffset, OffsetResponse, QueueRequest};
+use remoting::name;
 use remoting::text::Text;
 
 use crate::arguments::{TargetArgs, Wire};
@@ -42,6 +43,11 @@ impl TopicForm {
     /// A topic that a phase makes for itself.
     pub(crate) fn own() -> TopicForm {
         TopicForm { name: None, topics: 1, queues: 8, wire: Wire::Json, create: true, check_offsets: true }
+    }
+
+    /// Nobody else knows of them.
+    pub(crate) fn is_own(&self) -> bool {
+        self.name.is_none() && self.create
     }
 }
 
@@ -169,6 +175,30 @@ impl Target {
             client.update_group(&address, &config).await?;
             for request in requests {
                 client.call_broker(&address, request).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes the topics, and groups with their offsets and retry topics: at the broker, then at the nameservers that it knows.
+    pub(crate) fn clear(&self, groups: &[String]) -> Result<(), BenchError> {
+        let (address, groups) = (self.broker.to_string(), groups.to_vec());
+        let topics = self.lanes.topics.iter().cloned();
+        let topics: Vec<Text> = topics.chain(groups.iter().map(|group| name::retry_topic(group).into())).collect();
+        self.call(async move {
+            let client = client(&address);
+            let configuration = client.broker_config(&address).await.ok();
+            let identity = Identity { configuration, ..Identity::default() };
+            let nameservers = identity.setting("namesrvAddr").into_iter().flat_map(|list| list.split(';'));
+            let nameservers: Vec<&str> = nameservers.filter(|nameserver| !nameserver.is_empty()).collect();
+            for group in &groups {
+                client.delete_group(&address, group, true).await?;
+            }
+            for topic in &topics {
+                client.delete_topic_in_broker(&address, topic).await?;
+                for nameserver in &nameservers {
+                    client.delete_topic_in_nameserver(nameserver, topic, None).await?;
+                }
             }
             Ok(())
         })

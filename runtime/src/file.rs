@@ -345,6 +345,11 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Brings to the disk all that anybody has written on the file system of a folder. Blocks, for as long as that takes.
+pub fn sync_file_system(folder: &Path) -> io::Result<()> {
+    Ok(nix::unistd::syncfs(File::open(folder)?)?)
+}
+
 /// A folder under the system's folder for temporary files, removed when dropped. For tests.
 #[derive(Debug)]
 pub struct TempFolder {

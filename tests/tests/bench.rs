@@ -377,6 +377,24 @@ fn who_is_no_broker_is_told_apart_before_anything_is_made() {
 }
 
 #[test]
+fn what_a_phase_made_for_itself_is_gone_after_it() {
+    let dev = Dev::new("bench-topics");
+    let _running = dev.start();
+    let topics = || program::run(&["admin", "topicList", "-n", &dev.namesrv], RUN_WITHIN).stdout;
+    let groups = || program::run(&["admin", "consumerProgress", "-n", &dev.namesrv], RUN_WITHIN).stdout;
+    let before = [topics(), groups()];
+    let folder = Folder::new("bench-topics-out");
+    let tail = ["tail", "--rate", "500", "--set", "duration=1s", "--set", "topics=2", "--set", "client_duties=true"];
+    assert_clean_or_void(&run(&tail, &dev.broker, &folder.path().join("gone")));
+    assert_eq!([topics(), groups()], before);
+    let kept: Vec<&str> = tail.into_iter().chain(["--keep-topics"]).collect();
+    assert_clean_or_void(&run(&kept, &dev.broker, &folder.path().join("kept")));
+    let (topics, groups) = (topics(), groups());
+    assert!(topics.contains("_1\n") && topics.contains("%RETRY%bench_consumer_"), "{topics}");
+    assert!(groups.contains("bench_consumer_"), "{groups}");
+}
+
+#[test]
 fn a_comparison_says_what_it_cannot_compare() {
     let dev = Dev::new("bench-compare");
     let _running = dev.start();

@@ -43,6 +43,8 @@ const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 /// After a stop that was asked for, what is still to come from the target is awaited for so long, all of it together. Then what is
 /// unanswered counts as lost, and what the target did not tell is missing.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+/// After a phase its own topics are deleted within so long, or left.
+const CLEAR_TIME_MAX: Duration = Duration::from_secs(60);
 /// Gives the first pulls time to be parked at the broker.
 const PARK_DELAY: Duration = Duration::from_millis(200);
 
@@ -59,17 +61,14 @@ pub(crate) struct Measured {
 pub(crate) fn run(phase: &Phase, args: &TargetArgs, seed: u64, desk: &mut Desk) -> Result<Measured, BenchError> {
     let mut random = Random::new(seed);
     let clock = RunClock::start();
-    let mut target = prepare(phase, args, clock, desk)?;
-    let form = match &phase.sends {
-        Some(sends) => Some(send_form(&target, sends, &mut random)?),
-        None => None,
-    };
-    if let Some(backlog) = &phase.backlog {
-        let form = send_form(&target, &backlog.sends, &mut random)?;
-        backlog::store(&mut target, form, backlog.messages, clock, desk)?;
+    let target = prepare(phase, args, clock, desk)?;
+    let mut course = Course { phase, target, clock, form: None };
+    let mut measured = course.prepare(&mut random, desk).and_then(|()| course.run(&mut random, args, desk));
+    if phase.topic.is_own() && !args.keep_topics {
+        let left = course.clear(desk);
+        measured.iter_mut().for_each(|measured| measured.report.warnings.extend(left.clone()));
     }
-    let course = Course { phase, target, clock, form };
-    course.run(&mut random, args, desk)
+    measured
 }
 
 /// Makes the topic. A target that is away, as between two phases of a run, is awaited as one that goes away within them.
@@ -141,7 +140,18 @@ impl Readers {
 }
 
 impl Course<'_> {
-    fn run(self, random: &mut Random, args: &TargetArgs, desk: &mut Desk) -> Result<Measured, BenchError> {
+    /// What is to be sent, and what lies there before.
+    fn prepare(&mut self, random: &mut Random, desk: &Desk) -> Result<(), BenchError> {
+        let phase = self.phase;
+        self.form = phase.sends.as_ref().map(|sends| send_form(&self.target, sends, random)).transpose()?;
+        if let Some(backlog) = &phase.backlog {
+            let form = send_form(&self.target, &backlog.sends, random)?;
+            backlog::store(&mut self.target, form, backlog.messages, self.clock, desk)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, random: &mut Random, args: &TargetArgs, desk: &mut Desk) -> Result<Measured, BenchError> {
         let (phase, clock) = (self.phase, self.clock);
         let drive = phase.sends.as_ref().map(|sends| sends.drive(phase.warmup + phase.duration, random));
         let delay = match (&phase.sends, &phase.reads) {
@@ -416,6 +426,21 @@ impl Course<'_> {
     /// Whether the target has offsets of the groups: they commit them, or what they acknowledge is.
     fn commits(&self) -> bool {
         self.phase.has_duties || self.phase.reads.is_some_and(|reads| reads.way == Way::Pop)
+    }
+
+    /// Deletes the topics that the phase made for itself, and its groups: with thousands of queues they are gigabytes of some
+    /// brokers' disk. Tells of what may be left.
+    fn clear(&self, desk: &Desk) -> Option<String> {
+        let limit_ns =
+            self.clock.now_ns() + nanoseconds(if desk.is_stopped() { STOP_TIME_MAX } else { CLEAR_TIME_MAX });
+        let groups = match (&self.phase.reads, self.commits()) {
+            (Some(reads), true) => (0..reads.groups).map(|index| self.group(index)).collect(),
+            _ => Vec::new(),
+        };
+        let target = self.target.clone();
+        let cleared = Asked::found(move || target.clear(&groups), &|| self.clock.now_ns() < limit_ns);
+        let topic = &self.target.lanes.topics[0];
+        cleared.is_none().then(|| format!("topics of this phase may be left at the target, named {topic}: delete them"))
     }
 
     fn delay_ms(&self) -> u64 {
