@@ -420,11 +420,11 @@ fn choose_flush(root: &Path, folder: &Path) -> Result<FlushChoice, StorageError>
     Ok(FlushChoice { kind, measured })
 }
 
-/// Tries direct I/O with a file of one block.
+/// Tries direct I/O with an empty file: on a full disk there is no block for more.
 fn takes_direct_io(folder: &Path) -> Result<bool, StorageError> {
     let path = folder.join("direct-io-probe");
     disk::remove(&path)?;
-    let file = DirectFile::create(&path, runtime::buffer::BLOCK_BYTES as u64).context("make", &path)?;
+    let file = DirectFile::create(&path, 0).context("make", &path)?;
     let direct = file.is_direct();
     fs::remove_file(&path).context("remove", &path)?;
     Ok(direct)
