@@ -21,6 +21,7 @@ use crate::wire::{Frames, Link};
 
 /// A pause between two attempts: what the figure may be too large by.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
+const TOPIC: &str = "bench_ready";
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 const OPAQUE: i32 = 1_000_000_000;
 
@@ -67,8 +68,11 @@ fn attempt(broker: SocketAddr, clock: RunClock) -> Result<(), String> {
 
 fn send_one(broker: SocketAddr, link: &Arc<Link>, clock: RunClock) -> Result<(), String> {
     let target = TargetArgs::of(broker);
-    let topic = TopicForm { name: None, topics: 1, queues: 1, wire: Wire::Json, create: true, check_offsets: false };
-    let target = Target::prepare(&target, &topic).map_err(|error| error.to_string())?;
+    // Always the same: it is not deleted, since nobody waits for that.
+    let name = Some(TOPIC.to_owned());
+    let topic = TopicForm { name, topics: 1, queues: 1, wire: Wire::Json, create: true, check_offsets: false };
+    let target = Target::new(&target, &topic);
+    target.prepare(&topic).map_err(|error| error.to_string())?;
     let blank = payload::blank(BODY_BYTES_MIN, 1.0, &mut Random::new(target.run));
     let templates = Templates::new(&target.send_form(vec![blank]), 1);
     let mut out = BytesMut::new();

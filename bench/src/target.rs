@@ -95,16 +95,13 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Makes the topic and asks where its queues end.
-    pub(crate) fn prepare(args: &TargetArgs, form: &TopicForm) -> Result<Target, BenchError> {
-        if let Some(pid) = args.server_pid {
-            machine::cpu_us(&pid.to_string()).map_err(|source| BenchError::Server { pid, source })?;
-        }
+    /// What will be measured. Nobody is asked yet.
+    pub(crate) fn new(args: &TargetArgs, form: &TopicForm) -> Target {
         let run = runtime::clock::now_ms().0 << 20 | u64::from(std::process::id() & 0xf_ffff);
         let first = form.name.clone().unwrap_or_else(|| format!("bench_{run:x}"));
         let others = (1..form.topics).map(|index| Text::from(format!("{first}_{index}")));
         let topics = std::iter::once(Text::from(first.clone())).chain(others).collect();
-        let mut target = Target {
+        Target {
             broker: args.broker,
             lanes: Lanes { topics, queues: form.queues },
             server_pid: args.server_pid,
@@ -115,14 +112,18 @@ impl Target {
             },
             starts: Vec::new(),
             run,
-        };
+        }
+    }
+
+    /// Makes the topics, and tells where their queues end: nowhere, when that is not to be known.
+    pub(crate) fn prepare(&self, form: &TopicForm) -> Result<Vec<i64>, BenchError> {
+        if let Some(pid) = self.server_pid {
+            machine::cpu_us(&pid.to_string()).map_err(|source| BenchError::Server { pid, source })?;
+        }
         if form.create {
-            target.make_topics()?;
+            self.make_topics()?;
         }
-        if form.check_offsets {
-            target.starts = target.ends()?;
-        }
-        Ok(target)
+        if form.check_offsets { self.ends() } else { Ok(Vec::new()) }
     }
 
     /// Messages of the topics with these bodies and nothing special.
@@ -181,26 +182,42 @@ impl Target {
     }
 
     /// Deletes the topics, and groups with their offsets and retry topics: at the broker, then at the nameservers that it knows.
+    ///
+    /// # Errors
+    /// The first of all; what could be deleted is, all the same.
     pub(crate) fn clear(&self, groups: &[String]) -> Result<(), BenchError> {
         let (address, groups) = (self.broker.to_string(), groups.to_vec());
         let topics = self.lanes.topics.iter().cloned();
         let topics: Vec<Text> = topics.chain(groups.iter().map(|group| name::retry_topic(group).into())).collect();
         self.call(async move {
             let client = client(&address);
+            let mut cleared = Ok(());
+            for group in &groups {
+                cleared = cleared.and(client.delete_group(&address, group, true).await);
+            }
+            for topic in &topics {
+                let deleted = client.delete_topic_in_broker(&address, topic).await;
+                // Whoever is silent once is not asked thousands of times.
+                let is_away = deleted.as_ref().is_err_and(ClientError::is_silence);
+                cleared = cleared.and(deleted);
+                if is_away {
+                    return cleared;
+                }
+            }
             let configuration = client.broker_config(&address).await.ok();
             let identity = Identity { configuration, ..Identity::default() };
             let nameservers = identity.setting("namesrvAddr").into_iter().flat_map(|list| list.split(';'));
-            let nameservers: Vec<&str> = nameservers.filter(|nameserver| !nameserver.is_empty()).collect();
-            for group in &groups {
-                client.delete_group(&address, group, true).await?;
-            }
-            for topic in &topics {
-                client.delete_topic_in_broker(&address, topic).await?;
-                for nameserver in &nameservers {
-                    client.delete_topic_in_nameserver(nameserver, topic, None).await?;
+            for nameserver in nameservers.filter(|nameserver| !nameserver.is_empty()) {
+                for topic in &topics {
+                    let deleted = client.delete_topic_in_nameserver(nameserver, topic, None).await;
+                    let is_away = deleted.as_ref().is_err_and(ClientError::is_silence);
+                    cleared = cleared.and(deleted);
+                    if is_away {
+                        break;
+                    }
                 }
             }
-            Ok(())
+            cleared
         })
     }
 

@@ -14,10 +14,12 @@ use harness::bench::{
 use harness::folder::Folder;
 use harness::left_out;
 use harness::official::Client;
+use harness::ports::free_port;
 use harness::process::{Dev, Running};
 use harness::program::{self, signal, wait_or_kill};
 use serde_json::Value;
 
+const READY_WITHIN: Duration = Duration::from_secs(30);
 const QUICK: [&str; 8] = ["run", "quick", "--set", "duration=3s", "--set", "warmup=500ms", "--seed", "5"];
 
 #[test]
@@ -392,6 +394,30 @@ fn what_a_phase_made_for_itself_is_gone_after_it() {
     let (topics, groups) = (topics(), groups());
     assert!(topics.contains("_1\n") && topics.contains("%RETRY%bench_consumer_"), "{topics}");
     assert!(groups.contains("bench_consumer_"), "{groups}");
+}
+
+/// One of the broker's nameservers is not there: what can be deleted is, and the rest is told.
+#[test]
+fn a_nameserver_that_is_away_keeps_nothing_else_from_being_deleted() {
+    let dev = Dev::new("bench-clear");
+    let _running = dev.start();
+    let (folder, port) = (Folder::new("bench-clear-out"), free_port());
+    let arguments = [
+        "broker".to_owned(),
+        format!("namesrvAddr=127.0.0.1:{};{}", free_port(), dev.namesrv),
+        format!("listenPort={port}"),
+        "brokerIP1=127.0.0.1".to_owned(),
+        "brokerName=other".to_owned(),
+        format!("storePathRootDir={}", folder.path().join("store").display()),
+    ];
+    let running = Running::start(&arguments);
+    running.await_line("READY in", READY_WITHIN).unwrap_or_else(|log| panic!("not ready: {log}"));
+    let topics = || program::run(&["admin", "topicList", "-n", &dev.namesrv], RUN_WITHIN).stdout;
+    let send = ["send", "--duration", "1", "--warmup", "0", "--set", "topics=4"];
+    let finished = run(&send, &format!("127.0.0.1:{port}"), &folder.path().join("out"));
+    assert_clean_or_void(&finished);
+    assert!(finished.stderr.contains("may be left"), "{}", finished.stderr);
+    assert!(!topics().contains("bench_"), "{}", topics());
 }
 
 #[test]

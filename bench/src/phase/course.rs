@@ -43,8 +43,9 @@ const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 /// After a stop that was asked for, what is still to come from the target is awaited for so long, all of it together. Then what is
 /// unanswered counts as lost, and what the target did not tell is missing.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
-/// After a phase its own topics are deleted within so long, or left.
-const CLEAR_TIME_MAX: Duration = Duration::from_secs(60);
+/// After a phase its own topics are deleted within so long, and so much longer for each of them, or left.
+const CLEAR_TIME_MAX: Duration = Duration::from_secs(30);
+const CLEAR_TIME_EACH_MAX: Duration = Duration::from_millis(50);
 /// Gives the first pulls time to be parked at the broker.
 const PARK_DELAY: Duration = Duration::from_millis(200);
 
@@ -61,28 +62,20 @@ pub(crate) struct Measured {
 pub(crate) fn run(phase: &Phase, args: &TargetArgs, seed: u64, desk: &mut Desk) -> Result<Measured, BenchError> {
     let mut random = Random::new(seed);
     let clock = RunClock::start();
-    let target = prepare(phase, args, clock, desk)?;
-    let mut course = Course { phase, target, clock, form: None };
-    let mut measured = course.prepare(&mut random, desk).and_then(|()| course.run(&mut random, args, desk));
-    if phase.topic.is_own() && !args.keep_topics {
-        let left = course.clear(desk);
-        measured.iter_mut().for_each(|measured| measured.report.warnings.extend(left.clone()));
-    }
-    measured
-}
-
-/// Makes the topic. A target that is away, as between two phases of a run, is awaited as one that goes away within them.
-fn prepare(phase: &Phase, args: &TargetArgs, clock: RunClock, desk: &Desk) -> Result<Target, BenchError> {
-    let limit_ns = clock.now_ns() + nanoseconds(AWAY_TIME_MAX);
-    loop {
-        if desk.is_stopped() {
-            return Err(BenchError::Stopped);
+    let mut course = Course { phase, target: Target::new(args, &phase.topic), clock, form: None };
+    let measured = course.prepare(&mut random, desk).and_then(|()| course.run(&mut random, args, desk));
+    let left = match phase.topic.is_own() && !args.keep_topics {
+        true => course.clear(desk),
+        false => None,
+    };
+    match (measured, left) {
+        (Ok(mut measured), left) => {
+            measured.report.warnings.extend(left);
+            Ok(measured)
         }
-        let (args, topic) = (args.clone(), phase.topic.clone());
-        let asked = Asked::ask(move || Target::prepare(&args, &topic)).map_err(BenchError::Executor)?;
-        match asked.answer(&|| !desk.is_stopped()).ok_or(BenchError::Stopped)? {
-            Err(error) if error.is_silence() && clock.now_ns() < limit_ns => clock.sleep(AWAY_PAUSE),
-            prepared => return prepared,
+        (Err(error), left) => {
+            left.iter().for_each(|left| runtime::console::tell(format_args!("note: {left}")));
+            Err(error)
         }
     }
 }
@@ -140,15 +133,32 @@ impl Readers {
 }
 
 impl Course<'_> {
-    /// What is to be sent, and what lies there before.
+    /// Makes the topics, what is to be sent, and what lies there before.
     fn prepare(&mut self, random: &mut Random, desk: &Desk) -> Result<(), BenchError> {
         let phase = self.phase;
+        self.target.starts = self.make_topics(desk)?;
         self.form = phase.sends.as_ref().map(|sends| send_form(&self.target, sends, random)).transpose()?;
         if let Some(backlog) = &phase.backlog {
             let form = send_form(&self.target, &backlog.sends, random)?;
             backlog::store(&mut self.target, form, backlog.messages, self.clock, desk)?;
         }
         Ok(())
+    }
+
+    /// A target that is away, as between two phases of a run, is awaited as one that goes away within them.
+    fn make_topics(&self, desk: &Desk) -> Result<Vec<i64>, BenchError> {
+        let limit_ns = self.clock.now_ns() + nanoseconds(AWAY_TIME_MAX);
+        loop {
+            if desk.is_stopped() {
+                return Err(BenchError::Stopped);
+            }
+            let (target, topic) = (self.target.clone(), self.phase.topic.clone());
+            let asked = Asked::ask(move || target.prepare(&topic)).map_err(BenchError::Executor)?;
+            match asked.answer(&|| !desk.is_stopped()).ok_or(BenchError::Stopped)? {
+                Err(error) if error.is_silence() && self.clock.now_ns() < limit_ns => self.clock.sleep(AWAY_PAUSE),
+                prepared => return prepared,
+            }
+        }
     }
 
     fn run(&self, random: &mut Random, args: &TargetArgs, desk: &mut Desk) -> Result<Measured, BenchError> {
@@ -431,8 +441,9 @@ impl Course<'_> {
     /// Deletes the topics that the phase made for itself, and its groups: with thousands of queues they are gigabytes of some
     /// brokers' disk. Tells of what may be left.
     fn clear(&self, desk: &Desk) -> Option<String> {
-        let limit_ns =
-            self.clock.now_ns() + nanoseconds(if desk.is_stopped() { STOP_TIME_MAX } else { CLEAR_TIME_MAX });
+        let topics = self.target.lanes.topics.len() as u32;
+        let time_max = if desk.is_stopped() { STOP_TIME_MAX } else { CLEAR_TIME_MAX + CLEAR_TIME_EACH_MAX * topics };
+        let limit_ns = self.clock.now_ns() + nanoseconds(time_max);
         let groups = match (&self.phase.reads, self.commits()) {
             (Some(reads), true) => (0..reads.groups).map(|index| self.group(index)).collect(),
             _ => Vec::new(),
@@ -440,7 +451,11 @@ impl Course<'_> {
         let target = self.target.clone();
         let cleared = Asked::found(move || target.clear(&groups), &|| self.clock.now_ns() < limit_ns);
         let topic = &self.target.lanes.topics[0];
-        cleared.is_none().then(|| format!("topics of this phase may be left at the target, named {topic}: delete them"))
+        cleared.is_none().then(|| {
+            format!(
+                "topics and groups of this phase may be left at the target, named {topic} and after it: delete them"
+            )
+        })
     }
 
     fn delay_ms(&self) -> u64 {
