@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::delay::Delays;
 use crate::filter::Filters;
 use crate::group::{GroupConfigs, GroupViews, Groups, Pulled, ReplyClients, Sessions};
-use crate::lanes::Lanes;
+use crate::handles::Handles;
 use crate::parcel::{Parcel, Reply};
 use crate::placement::{Placement, TABLES_CORE};
 use crate::pop::Pops;
@@ -108,7 +108,7 @@ pub(crate) struct Core {
     /// Expressions that pulls of this core's queues filter by.
     pub(crate) filters: Filters,
     /// What sends touch of this core's queues.
-    pub(crate) lanes: Rc<Lanes>,
+    pub(crate) handles: Rc<Handles>,
     pub(crate) stats: Stats,
     /// Where the time of this core's requests goes.
     pub(crate) stages: Stages,
@@ -149,7 +149,7 @@ impl Core {
         config: &Config,
         advertised: SocketAddr,
     ) -> Rc<Core> {
-        let lanes = Rc::<Lanes>::default();
+        let handles = Rc::<Handles>::default();
         let seed = clock::now_ms().0 << 16 | u64::from(mesh.here().0);
         Rc::new(Core {
             id: mesh.here(),
@@ -174,8 +174,8 @@ impl Core {
             pulled: Pulled::default(),
             delays: Delays::default(),
             filters: Filters::default(),
-            stats: Stats::new(lanes.clone()),
-            lanes,
+            stats: Stats::new(handles.clone()),
+            handles,
             stages: Stages::new(config.stages),
             retention: Retention::default(),
             tables: OnceCell::new(),

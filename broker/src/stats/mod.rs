@@ -1,7 +1,7 @@
 //! What one core has counted: messages stored and taken, by topic, queue and group, over time.
 //!
 //! Counting costs a few additions on a cell that is found by the topic's number, that of a queue beside what else a send touches
-//! ([`Lanes`]); only the first message of a topic, a queue or a group makes one. A view of all cores is gathered when somebody asks.
+//! ([`Handles`]); only the first message of a topic, a queue or a group makes one. A view of all cores is gathered when somebody asks.
 
 mod latency;
 mod rate;
@@ -18,7 +18,7 @@ use remoting::text::Text;
 use runtime::clock;
 
 use crate::core::Core;
-use crate::lanes::Lanes;
+use crate::handles::Handles;
 use crate::topic::Topic;
 use latency::Latency;
 use rate::{Rated, Rates};
@@ -55,7 +55,7 @@ struct Days {
 pub(crate) struct Stats {
     started: Millis,
     /// What was stored in each queue.
-    lanes: Rc<Lanes>,
+    handles: Rc<Handles>,
     /// By the topics' numbers.
     topics: RefCell<Vec<Option<Box<TopicSeries>>>>,
     put: RefCell<Series>,
@@ -71,11 +71,11 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn new(lanes: Rc<Lanes>) -> Stats {
+    pub(crate) fn new(handles: Rc<Handles>) -> Stats {
         let now = clock::now_ms();
         Stats {
             started: now,
-            lanes,
+            handles,
             topics: RefCell::default(),
             put: RefCell::new(Series::new(now)),
             got: RefCell::new(Series::new(now)),
@@ -98,7 +98,7 @@ impl Stats {
     /// Messages were stored in a queue by one request.
     pub(crate) fn sent(&self, topic: &Topic, queue: QueueId, messages: u64, bytes: u64) {
         self.put.borrow_mut().now.add(messages, bytes);
-        if self.lanes.stored(topic, queue, messages, bytes) {
+        if self.handles.stored(topic, queue, messages, bytes) {
             self.with_topic(topic, |series| {
                 let (now, count) = (clock::now_ms(), series.queues.len().max(queue.0 as usize + 1));
                 series.queues.resize_with(count, || Series::new(now));
@@ -148,7 +148,7 @@ impl Stats {
 
     /// The topic of this number is deleted.
     pub(crate) fn forget_topic(&self, number: u32) {
-        self.lanes.forget_topic(number);
+        self.handles.forget_topic(number);
         if let Some(series) = self.topics.borrow_mut().get_mut(number as usize) {
             *series = None;
         }
@@ -213,7 +213,7 @@ impl Stats {
         let limit = topics.len().min(start + SAMPLED_AT_ONCE);
         for (number, series) in (start..).zip(topics.get_mut(start..limit)?) {
             if let Some(series) = series {
-                series.look(&self.lanes.tallies(number));
+                series.look(&self.handles.tallies(number));
                 series.sample(window, now);
             }
         }
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(stats.rated(), Rated { put_messages: 7, got_messages: 4, found: 1, missed: 1 });
         let mut topics = stats.topics.borrow_mut();
         let series = topics[3].as_mut().unwrap();
-        series.look(&stats.lanes.tallies(3));
+        series.look(&stats.handles.tallies(3));
         assert_eq!(series.put.now, Tally { calls: 2, messages: 6, bytes: 600 });
         assert_eq!(series.queues.iter().map(|queue| queue.now.messages).collect::<Vec<_>>(), [1, 0, 5]);
         assert_eq!(series.groups["g"].now.messages, 4);

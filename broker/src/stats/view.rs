@@ -193,7 +193,7 @@ impl Stats {
                 let mut topics = self.topics.borrow_mut();
                 let number = number? as usize;
                 let topic = topics.get_mut(number)?.as_mut()?;
-                topic.look(&self.lanes.tallies(number));
+                topic.look(&self.handles.tallies(number));
                 let series = item.series_in(topic)?;
                 (series.now.calls > 0).then(|| counted(series))
             }

@@ -45,7 +45,7 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     accepts_sends(core).ok()?;
     let topic = core.topics.get(header.topic)?;
     let queue = writable_queue(core, &topic, header.queue_id).ok()?;
-    core.lanes.prefetch(&topic, queue);
+    core.handles.prefetch(&topic, queue);
     check_body(core, &request.command.body).ok()?;
     let known = Known::of(header.properties);
     let is_plain = !topic.is_retry
@@ -59,7 +59,7 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     if log.is_waited_for() {
         return None;
     }
-    core.lanes.prefetch_queue(&topic, queue);
+    core.handles.prefetch_queue(&topic, queue);
     let mut made = None;
     let make = || made.insert(core.unique_key()).clone();
     let additions = core.additions();
@@ -68,7 +68,7 @@ fn store(core: &Rc<Core>, request: &Request) -> Option<Stored> {
     additions.store_in(&mut properties, header.properties, &known, make).ok()?;
     let draft = draft(core, &header, queue, request.peer, &request.command.body, &properties);
     let indexed = known.indexed(&properties, made.as_deref());
-    let target = core.lanes.queue(&topic, queue, log);
+    let target = core.handles.queue(&topic, queue, log);
     let ticket = log.append_indexed(&target, &draft, &indexed, clock::now_ms()).ok()?;
     core.stats.sent(&topic, queue, 1, record_bytes(&ticket));
     let unique_key = known.unique_key().or(made.as_deref()).expect("a message without an id was given one");

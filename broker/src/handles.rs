@@ -11,7 +11,7 @@ use crate::stats::Tally;
 use crate::topic::Topic;
 
 #[derive(Default)]
-struct Lane {
+struct Handle {
     /// `None` until it is sent to in the usual way.
     queue: Option<QueueRef>,
     stored: Tally,
@@ -19,62 +19,62 @@ struct Lane {
 
 /// By the topics' numbers, then by the queues' ids; what was not used yet may be missing at the end.
 #[derive(Default)]
-pub(crate) struct Lanes {
-    by_topic: RefCell<Vec<Vec<Lane>>>,
+pub(crate) struct Handles {
+    by_topic: RefCell<Vec<Vec<Handle>>>,
 }
 
-impl Lanes {
-    /// Asks the processor to bring a queue's lane close.
+impl Handles {
+    /// Asks the processor to bring a queue's handle close.
     pub(crate) fn prefetch(&self, topic: &Topic, queue: QueueId) {
-        self.look(topic, queue, |lane| runtime::buffer::prefetch(slice::from_ref(lane)));
+        self.look(topic, queue, |handle| runtime::buffer::prefetch(slice::from_ref(handle)));
     }
 
-    /// As [`Lanes::prefetch`], once that is close: what an append to the queue will touch.
+    /// As [`Handles::prefetch`], once that is close: what an append to the queue will touch.
     pub(crate) fn prefetch_queue(&self, topic: &Topic, queue: QueueId) {
-        self.look(topic, queue, |lane| lane.queue.iter().for_each(|queue| queue.prefetch()));
+        self.look(topic, queue, |handle| handle.queue.iter().for_each(|queue| queue.prefetch()));
     }
 
-    fn look(&self, topic: &Topic, queue: QueueId, look: impl FnOnce(&Lane)) {
+    fn look(&self, topic: &Topic, queue: QueueId, look: impl FnOnce(&Handle)) {
         let by_topic = self.by_topic.borrow();
-        by_topic.get(topic.number as usize).and_then(|lanes| lanes.get(queue.0 as usize)).map(look);
+        by_topic.get(topic.number as usize).and_then(|handles| handles.get(queue.0 as usize)).map(look);
     }
 
     /// A queue in its log, made there if need be. `topic` is what is known of it now: another one may have its number later.
     pub(crate) fn queue(&self, topic: &Topic, queue: QueueId, log: &Log) -> QueueRef {
-        self.with(topic, queue, |lane| lane.queue.get_or_insert_with(|| log.queue(topic.name(), queue)).clone())
+        self.with(topic, queue, |handle| handle.queue.get_or_insert_with(|| log.queue(topic.name(), queue)).clone())
     }
 
     /// Messages were stored in a queue by one request. Whether they are the first.
     pub(crate) fn stored(&self, topic: &Topic, queue: QueueId, messages: u64, bytes: u64) -> bool {
-        self.with(topic, queue, |lane| {
-            lane.stored.add(messages, bytes);
-            lane.stored.calls == 1
+        self.with(topic, queue, |handle| {
+            handle.stored.add(messages, bytes);
+            handle.stored.calls == 1
         })
     }
 
     /// What was stored in each queue of the topic of this number.
     pub(crate) fn tallies(&self, number: usize) -> Vec<Tally> {
-        self.by_topic.borrow().get(number).into_iter().flatten().map(|lane| lane.stored).collect()
+        self.by_topic.borrow().get(number).into_iter().flatten().map(|handle| handle.stored).collect()
     }
 
     /// The topic of this number is deleted.
     pub(crate) fn forget_topic(&self, number: u32) {
-        if let Some(lanes) = self.by_topic.borrow_mut().get_mut(number as usize) {
-            *lanes = Vec::new();
+        if let Some(handles) = self.by_topic.borrow_mut().get_mut(number as usize) {
+            *handles = Vec::new();
         }
     }
 
-    fn with<T>(&self, topic: &Topic, queue: QueueId, use_lane: impl FnOnce(&mut Lane) -> T) -> T {
+    fn with<T>(&self, topic: &Topic, queue: QueueId, use_handle: impl FnOnce(&mut Handle) -> T) -> T {
         let mut by_topic = self.by_topic.borrow_mut();
         let (number, at) = (topic.number as usize, queue.0 as usize);
         if by_topic.len() <= number {
             by_topic.resize_with(number + 1, Vec::new);
         }
-        let lanes = &mut by_topic[number];
-        if lanes.len() <= at {
-            lanes.resize_with(at + 1, Lane::default);
+        let handles = &mut by_topic[number];
+        if handles.len() <= at {
+            handles.resize_with(at + 1, Handle::default);
         }
-        use_lane(&mut lanes[at])
+        use_handle(&mut handles[at])
     }
 }
 
@@ -89,19 +89,19 @@ mod tests {
     fn what_was_stored_is_counted_where_it_lies() {
         let topic =
             |number| Topic::new(number, TopicConfig { topic_name: Text::from("T"), ..Default::default() }, false);
-        let lanes = Lanes::default();
-        assert!(lanes.stored(&topic(3), QueueId(2), 5, 500));
-        assert!(!lanes.stored(&topic(3), QueueId(2), 1, 100), "only the first is the first");
-        assert!(lanes.stored(&topic(0), QueueId(0), 1, 10));
+        let handles = Handles::default();
+        assert!(handles.stored(&topic(3), QueueId(2), 5, 500));
+        assert!(!handles.stored(&topic(3), QueueId(2), 1, 100), "only the first is the first");
+        assert!(handles.stored(&topic(0), QueueId(0), 1, 10));
         let two = Tally { calls: 2, messages: 6, bytes: 600 };
-        assert_eq!(lanes.tallies(3), [Tally::default(), Tally::default(), two]);
-        assert_eq!((lanes.tallies(1), lanes.tallies(9)), (vec![], vec![]));
+        assert_eq!(handles.tallies(3), [Tally::default(), Tally::default(), two]);
+        assert_eq!((handles.tallies(1), handles.tallies(9)), (vec![], vec![]));
         // Nothing is there yet: a hint for nothing.
-        lanes.prefetch(&topic(77), QueueId(7));
-        lanes.prefetch_queue(&topic(0), QueueId(0));
-        lanes.forget_topic(3);
-        lanes.forget_topic(77);
-        assert_eq!((lanes.tallies(3), lanes.tallies(0).len()), (vec![], 1));
-        assert!(lanes.stored(&topic(3), QueueId(0), 1, 1), "the number has another topic now");
+        handles.prefetch(&topic(77), QueueId(7));
+        handles.prefetch_queue(&topic(0), QueueId(0));
+        handles.forget_topic(3);
+        handles.forget_topic(77);
+        assert_eq!((handles.tallies(3), handles.tallies(0).len()), (vec![], 1));
+        assert!(handles.stored(&topic(3), QueueId(0), 1, 1), "the number has another topic now");
     }
 }
