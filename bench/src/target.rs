@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::ops::Deref;
 
 use client::{ClientError, TopicSettings};
 use remoting::body::group::SubscriptionGroupConfig;
@@ -191,31 +192,14 @@ impl Target {
         let topics: Vec<Text> = topics.chain(groups.iter().map(|group| name::retry_topic(group).into())).collect();
         self.call(async move {
             let client = client(&address);
-            let mut cleared = Ok(());
-            for group in &groups {
-                cleared = cleared.and(client.delete_group(&address, group, true).await);
-            }
-            for topic in &topics {
-                let deleted = client.delete_topic_in_broker(&address, topic).await;
-                // Whoever is silent once is not asked thousands of times.
-                let is_away = deleted.as_ref().is_err_and(ClientError::is_silence);
-                cleared = cleared.and(deleted);
-                if is_away {
-                    return cleared;
-                }
-            }
+            let mut cleared = delete_each(&groups, |group| client.delete_group(&address, group, true)).await;
+            cleared = cleared.and(delete_each(&topics, |topic| client.delete_topic_in_broker(&address, topic)).await);
             let configuration = client.broker_config(&address).await.ok();
             let identity = Identity { configuration, ..Identity::default() };
             let nameservers = identity.setting("namesrvAddr").into_iter().flat_map(|list| list.split(';'));
             for nameserver in nameservers.filter(|nameserver| !nameserver.is_empty()) {
-                for topic in &topics {
-                    let deleted = client.delete_topic_in_nameserver(nameserver, topic, None).await;
-                    let is_away = deleted.as_ref().is_err_and(ClientError::is_silence);
-                    cleared = cleared.and(deleted);
-                    if is_away {
-                        break;
-                    }
-                }
+                let delete = |topic| client.delete_topic_in_nameserver(nameserver, topic, None);
+                cleared = cleared.and(delete_each(&topics, delete).await);
             }
             cleared
         })
@@ -289,4 +273,24 @@ impl Target {
         let failed = |source| BenchError::Topic { topic: self.lanes.topics[0].as_str().to_owned(), source };
         runtime::run_here(calls).map_err(BenchError::Executor)?.map_err(failed)
     }
+}
+
+/// Deletes as many as can be. Whoever is silent once is not asked thousands of times.
+///
+/// # Errors
+/// The first of all.
+async fn delete_each<'a, T: Deref<Target = str>, Deleting: Future<Output = Result<(), ClientError>>>(
+    names: &'a [T],
+    delete: impl Fn(&'a str) -> Deleting,
+) -> Result<(), ClientError> {
+    let mut all = Ok(());
+    for name in names {
+        let deleted = delete(name).await;
+        let is_away = deleted.as_ref().is_err_and(ClientError::is_silence);
+        all = all.and(deleted);
+        if is_away {
+            break;
+        }
+    }
+    all
 }
