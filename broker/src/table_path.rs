@@ -106,9 +106,9 @@ impl TableWriter {
         write: impl FnOnce(&mut Writer) -> io::Result<()> + Send + 'static,
     ) -> Result<(), Refusal> {
         if let Err(error) = self.write(write).await {
-            let remark = format!("{} cannot be stored in {}: {error}", self.content, self.path.display());
-            self.storing.warn(format_args!("{remark}"));
-            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+            let told = format!("{} cannot be stored in {}: {error}", self.content, self.path.display());
+            self.storing.warn(format_args!("{told}"));
+            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, format!("{told}; nothing was changed")));
         }
         self.storing.over(format_args!("changes of {} are stored again", self.content));
         Ok(())
