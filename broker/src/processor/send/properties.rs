@@ -169,7 +169,8 @@ impl Additions {
             let remark = format!(
                 "the message's properties take {bytes} bytes with what the broker adds ({} bytes), the limit is \
                  {PROPERTIES_BYTES_MAX}: send fewer or shorter properties",
-                bytes - properties.len(),
+                // Malformed ones may have been left out.
+                bytes.saturating_sub(properties.len()),
             );
             return Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
         }
@@ -229,6 +230,12 @@ mod tests {
         assert_eq!(text, format!("before{}", stored("").expect("it fits")));
         let mut full = "x".repeat(PROPERTIES_BYTES_MAX);
         additions.store_in(&mut full, "", &known, || "ID".to_owned()).expect("the limit is of each");
+    }
+
+    #[test]
+    fn too_long_ones_are_refused_also_where_more_is_left_out_than_added() {
+        let sent = format!("a\u{1}{}\u{2}{}", "x".repeat(PROPERTIES_BYTES_MAX), "\u{1}y\u{2}".repeat(1000));
+        assert!(stored(&sent).is_err_and(|refusal| refusal.remark.contains("(0 bytes)")));
     }
 
     /// As Apache RocketMQ 5.4.0 takes them.
